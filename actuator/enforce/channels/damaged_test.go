@@ -66,7 +66,8 @@ func TestDamagedRecordIsPutAsideOnceUndone(t *testing.T) {
 				check(t, err, nil)
 				check(t, damage(filepath.Join(dir, fmt.Sprintf("%d-%d.json", p.PID, p.Start))), nil)
 				r.driver.After = once("switch")
-				again, err := channels.New(channels.Options{Driver: r.driver, Dir: dir, State: r.State}) // a new actuator
+				// A new actuator.
+				again, err := channels.New(channels.Options{Driver: r.driver, Dir: dir, State: r.State, Deadline: time.Minute})
 				check(t, err, nil)
 				if list, err := again.Records(); len(list) != 2 || err != nil || len(channels.PutAside(dir)) > 0 {
 					t.Fatalf("on record: %+v, %v", list, err)

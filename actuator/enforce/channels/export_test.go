@@ -1,9 +1,15 @@
 package channels
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // OnStep calls f before and after each write of the record.
 func (e *Enforcer) OnStep(f func(string)) { e.step = f }
+
+// SetDeadline changes Options.Deadline, for the calls that begin later.
+func (e *Enforcer) SetDeadline(d time.Duration) { e.o.Deadline = d }
 
 // Leases is how many leases the enforcer remembers.
 func (e *Enforcer) Leases() int {

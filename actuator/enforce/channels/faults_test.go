@@ -25,8 +25,15 @@ func newRig(t *testing.T, o channels.Options) *rig {
 	return newRigIn(t, t.TempDir(), o)
 }
 
+// newRigIn makes a rig with this folder. Without other options no lease ends, and its calls may take long.
 func newRigIn(t *testing.T, dir string, o channels.Options) *rig {
 	t.Helper()
+	if o.Deadline == 0 {
+		o.Deadline = time.Minute
+	}
+	if o.After == nil {
+		o.After = neverEnds
+	}
 	r := &rig{Machine: channelstest.NewMachine()}
 	r.driver = &channelstest.Faulty{Driver: r.Machine}
 	o.Driver, o.Dir, o.State, o.Settle = r.driver, dir, r.State, time.Nanosecond
@@ -37,6 +44,9 @@ func newRigIn(t *testing.T, dir string, o channels.Options) *rig {
 	r.Enforcer = e
 	return r
 }
+
+// neverEnds is a timer of leases.
+func neverEnds(time.Duration, func()) (stop func()) { return func() {} }
 
 func target(p ...rm.Process) channels.Target { return channels.Target{Processes: p} }
 

@@ -79,6 +79,9 @@ func TestLockInAFolderThatGoes(t *testing.T) {
 		})
 	}
 	wait.Wait()
+	unlock, err := newRigIn(t, dir, channels.Options{}).Lock(ctx, 0)
+	check(t, err, nil)
+	unlock() // two that unlock last at once leave the folder to the next one
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder is left: %v", err)
 	}

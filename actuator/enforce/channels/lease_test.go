@@ -29,13 +29,14 @@ func TestLeaseIsForgotten(t *testing.T) {
 			unlock, err := r.Lock(t.Context(), p.PID) // by another program
 			check(t, err, nil)
 			t.Cleanup(unlock)
+			r.SetDeadline(50 * time.Millisecond)
 		}},
 		"it has ended": {at: 2 * time.Second, pending: 1, then: func(_ *testing.T, r *rig, p rm.Process) { r.Kill(p) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var now time.Duration
 			var ends []func()
-			r := newRig(t, channels.Options{Deadline: 50 * time.Millisecond,
+			r := newRig(t, channels.Options{
 				Now:   func() time.Duration { return now },
 				After: func(_ time.Duration, f func()) func() { ends = append(ends, f); return func() {} }})
 			p := r.Start(1, gpuNames[0])
@@ -74,7 +75,7 @@ func TestLeaseOfAnEndedProcessIsForgotten(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, channels.Options{After: func(time.Duration, func()) func() { return func() {} }})
+			r := newRig(t, channels.Options{})
 			p := r.Start(1, gpuNames[0])
 			applies(takeOff)(t, r, p)
 			r.Kill(p)

@@ -100,7 +100,7 @@ func (w *world) enforcer() *actuator {
 	var err error
 	a.Enforcer, err = channels.New(channels.Options{Driver: driver, Dir: w.dir, State: w.machine.State, AsOne: w.asOne,
 		Deadline: time.Minute, Settle: time.Nanosecond,
-		After: func(time.Duration, func()) func() { return func() {} }, // the sweeper does it
+		After: neverEnds, // the sweeper does it
 		Now:   func() time.Duration { return time.Duration(w.now.Add(1000)) }})
 	w.must(err)
 	a.OnStep(func(string) { a.step() })

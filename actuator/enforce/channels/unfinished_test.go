@@ -87,7 +87,6 @@ func TestNothingFoundYetIsNoGroup(t *testing.T) {
 			t.Errorf("%d channels are off", n)
 		}
 		check(t, r.Restore(t.Context(), p), nil)
-		time.Sleep(2 * time.Second) // the lease's timer
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -74,20 +75,25 @@ func TestFaultAtEveryStep(t *testing.T) {
 			for nth := 1; nth <= 3; nth++ {
 				t.Run(fmt.Sprintf("%s/%s/%d", step, kind, nth), func(t *testing.T) {
 					t.Parallel()
-					m := checkpointtest.NewMachine(1000 * mib)
-					m.Start("c", 100*mib)
-					m.Start("c", 200*mib)
-					s := newSwapper(t, m, stateDir(t))
-					m.Break(once(step, kind, nth))
-					_, err := s.Suspend(t.Context(), "c", "c", "test")
-					settled(t, m, s, err)
-					_, err = s.Resume(t.Context(), "c", nil)
-					m.Break(nil)
-					bringBack(t, m, s, err)
+					synctest.Test(t, func(t *testing.T) { faultAt(t, once(step, kind, nth)) })
 				})
 			}
 		}
 	}
+}
+
+func faultAt(t *testing.T, fault checkpointtest.Fault) {
+	t.Helper()
+	m := checkpointtest.NewMachine(1000 * mib)
+	m.Start("c", 100*mib)
+	m.Start("c", 200*mib)
+	s := newSwapper(t, m, stateDir(t))
+	m.Break(fault)
+	_, err := s.Suspend(t.Context(), "c", "c", "test")
+	settled(t, m, s, err)
+	_, err = s.Resume(t.Context(), "c", nil)
+	m.Break(nil)
+	bringBack(t, m, s, err)
 }
 
 // settled checks what a suspend that ended like this left.
@@ -222,11 +228,11 @@ func TestGoneByTheEngineAlone(t *testing.T) {
 	}
 }
 
-// The actuator dies at any moment: another one, or its guardian, brings the container
 // mortal is the driver of an actuator that does nothing more, for ever, once it is dead.
 type mortal struct {
 	checkpoint.Driver
 	dead <-chan struct{}
+	did  func(step string) // is told of each step that the driver has made
 }
 
 func (d mortal) stand() {
@@ -237,36 +243,35 @@ func (d mortal) stand() {
 	}
 }
 
-func (d mortal) State(ctx context.Context, pid int) (checkpoint.State, error) {
+func (d mortal) step(name string, f func() error) error {
 	d.stand()
 	defer d.stand()
-	return d.Driver.State(ctx, pid)
+	defer d.did(name)
+	return f()
+}
+
+func (d mortal) State(ctx context.Context, pid int) (s checkpoint.State, err error) {
+	err = d.step("state", func() error { s, err = d.Driver.State(ctx, pid); return err })
+	return s, err
 }
 
 func (d mortal) Lock(ctx context.Context, pid int, limit time.Duration) error {
-	d.stand()
-	defer d.stand()
-	return d.Driver.Lock(ctx, pid, limit)
+	return d.step("lock", func() error { return d.Driver.Lock(ctx, pid, limit) })
 }
 
 func (d mortal) Checkpoint(ctx context.Context, pid int) error {
-	d.stand()
-	defer d.stand()
-	return d.Driver.Checkpoint(ctx, pid)
+	return d.step("checkpoint", func() error { return d.Driver.Checkpoint(ctx, pid) })
 }
 
 func (d mortal) Restore(ctx context.Context, pid int) error {
-	d.stand()
-	defer d.stand()
-	return d.Driver.Restore(ctx, pid)
+	return d.step("restore", func() error { return d.Driver.Restore(ctx, pid) })
 }
 
 func (d mortal) Unlock(ctx context.Context, pid int) error {
-	d.stand()
-	defer d.stand()
-	return d.Driver.Unlock(ctx, pid)
+	return d.step("unlock", func() error { return d.Driver.Unlock(ctx, pid) })
 }
 
+// The actuator dies at any moment: another one, or its guardian, brings the container
 // back from what is on record.
 func TestDeathAtEveryStep(t *testing.T) {
 	for _, step := range []string{"lock", "checkpoint", "pause", "restore", "unlock", "unpause"} {
@@ -278,17 +283,14 @@ func TestDeathAtEveryStep(t *testing.T) {
 				dir := stateDir(t)
 				dead := make(chan struct{})
 				var once sync.Once
-				m.Break(func(_ context.Context, name string, _ int) (error, bool) {
-					if name == step {
-						once.Do(func() {
-							close(dead)
-							if !did {
-								select {}
-							}
-						})
-					}
-					return nil, true
-				})
+				if !did {
+					m.Break(func(_ context.Context, name string, _ int) (error, bool) {
+						if name == step {
+							once.Do(func() { close(dead); select {} })
+						}
+						return nil, true
+					})
+				}
 				m.Engine.FailWith(func(call, id string) error {
 					if call == step {
 						if did {
@@ -300,7 +302,11 @@ func TestDeathAtEveryStep(t *testing.T) {
 					return nil
 				})
 				o := m.Options(t, dir)
-				o.Driver = mortal{m, dead}
+				o.Driver = mortal{m, dead, func(made string) {
+					if did && made == step {
+						once.Do(func() { close(dead) })
+					}
+				}}
 				victim, err := checkpoint.New(o)
 				check(t, err, nil)
 				go func() {
@@ -310,7 +316,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 				}()
 				select {
 				case <-dead:
-				case <-time.After(20 * time.Second):
+				case <-time.After(30 * time.Second):
 					t.Fatal("it never came to " + step)
 				}
 				m.Engine.FailWith(nil)

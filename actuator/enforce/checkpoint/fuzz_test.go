@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
@@ -32,7 +31,6 @@ func FuzzRecord(f *testing.F) {
 		m.Start("c", 100*mib)
 		other := m.Start("other", 100*mib)
 		o := m.Options(t, dir)
-		o.LockTimeout, o.StepTimeout, o.AnswerTimeout = time.Minute, time.Minute, time.Minute // of a busy machine
 		o.NoticeDir = filepath.Join(dir, "notices")
 		open := func() *checkpoint.Swapper {
 			s, err := checkpoint.New(o)

@@ -101,7 +101,7 @@ func TestStat(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	check(t, syscall.Kill(pid, syscall.SIGSTOP), nil)
-	for deadline := time.Now().Add(10 * time.Second); !s.Stopped && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); !s.Stopped && time.Now().Before(deadline); {
 		s, err = p.Stat(pid)
 		check(t, err, nil)
 	}
@@ -109,7 +109,7 @@ func TestStat(t *testing.T) {
 		t.Error("not stopped")
 	}
 	check(t, cmd.Process.Kill(), nil)
-	for deadline := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(deadline); {
 		_, err = p.Stat(pid) // a zombie now
 	}
 	if !errors.Is(err, fs.ErrNotExist) {

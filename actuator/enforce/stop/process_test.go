@@ -47,7 +47,7 @@ func await(t *testing.T, p *Process, what string, threads Threads, signals Pendi
 	t.Helper()
 	var gotThreads Threads
 	var gotSignals Pending
-	for range 2000 {
+	for range 6000 {
 		var errThreads, errSignals error
 		gotThreads, errThreads = p.Threads()
 		gotSignals, errSignals = p.Pending()

@@ -27,7 +27,8 @@ func TestExporterLearnsWhoIsOff(t *testing.T) {
 	m, run := channelstest.NewMachine(), t.TempDir()
 	p := rm.Process{PID: os.Getpid(), Start: uint64(stat.Started / (10 * time.Millisecond))}
 	m.Adopt(p, "GPU-1")
-	e, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, t.TempDir()), MaxOff: time.Minute})
+	e, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, t.TempDir()),
+		MaxOff: time.Minute, Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

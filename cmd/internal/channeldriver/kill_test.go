@@ -44,7 +44,8 @@ func process(pid string) rm.Process {
 }
 
 func open(stateDir, device string) *channels.Enforcer {
-	e, err := channels.New(channels.Options{Driver: channeldriver.Open(device), Dir: channels.Folder(stateDir, stateDir)})
+	e, err := channels.New(channels.Options{Driver: channeldriver.Open(device), Dir: channels.Folder(stateDir, stateDir),
+		Deadline: time.Minute})
 	must(err)
 	return e
 }

@@ -3,6 +3,7 @@ package channeldriver
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
@@ -15,7 +16,7 @@ func TestDriverThatComesLater(t *testing.T) {
 	p := m.Start(1, "GPU-0")
 	dir := t.TempDir()
 	open := func(d channels.Driver) *channels.Enforcer {
-		e, err := channels.New(channels.Options{Driver: d, Dir: dir, State: m.State})
+		e, err := channels.New(channels.Options{Driver: d, Dir: dir, State: m.State, MaxOff: time.Hour, Deadline: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,6 +81,8 @@ func (r *rig) open(t *testing.T) *swapping.Swap {
 	s, err := swapping.Open(r.swapOptions())
 	check(t, err, nil)
 	t.Cleanup(func() { _ = s.Close() })
+	_, err = s.Helper.Start(t.Context()) // it may take longer than an answer
+	check(t, err, nil)
 	return s
 }
 
@@ -179,6 +181,9 @@ func TestConformance(t *testing.T) {
 func suspendAndDie(dir string) {
 	r := &rig{dir: dir, Server: &simtest.Server{Socket: os.Getenv("LAXITY_TEST_SOCKET")}}
 	s, err := swapping.Open(r.swapOptions())
+	if err == nil {
+		_, err = s.Helper.Start(context.Background())
+	}
 	if err != nil {
 		panic(err)
 	}

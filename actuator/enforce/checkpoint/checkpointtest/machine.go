@@ -56,7 +56,7 @@ func NewMachine(total uint64) *Machine {
 	return &Machine{Engine: enforcetest.NewEngine(), total: total, host: 10 * total, processes: map[int]*process{}, last: 100}
 }
 
-// Options of a Swapper on this machine, with short limits.
+// Options of a Swapper on this machine, with limits that a busy test machine keeps.
 func (m *Machine) Options(t testing.TB, stateDir string) checkpoint.Options {
 	t.Helper()
 	j, err := journal.Open(checkpoint.PauseJournal(stateDir))
@@ -68,7 +68,7 @@ func (m *Machine) Options(t testing.TB, stateDir string) checkpoint.Options {
 		t.Fatal(err)
 	}
 	return checkpoint.Options{StateDir: stateDir, Driver: m, Memory: m, Pauser: pauser, Processes: m,
-		LockTimeout: 50 * time.Millisecond, StepTimeout: 100 * time.Millisecond, AnswerTimeout: 50 * time.Millisecond, Settle: time.Millisecond,
+		LockTimeout: time.Minute, StepTimeout: time.Minute, AnswerTimeout: time.Minute, Settle: time.Millisecond,
 		GPUReserve: MiB, HostReserve: MiB}
 }
 
