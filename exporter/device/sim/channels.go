@@ -172,6 +172,9 @@ func (g *GPU) control(ctx context.Context, name string, cost time.Duration, t Te
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if callerEnded(ctx) {
+		return fmt.Errorf("%w: the manager", ErrExited)
+	}
 	if err := g.faults.steps[name]; err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ func (s *session) manager(ctx context.Context) error {
 	if err == nil {
 		defer peer.Close()
 		err = peer.mayManage()
+		ctx = context.WithValue(ctx, callerKey{}, peer)
 	}
 	if err := errors.Join(err, s.reply("", err)); err != nil {
 		return err
@@ -35,6 +36,16 @@ func (s *session) manager(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// callerKey is the key of a manager's peer in the context of its requests.
+type callerKey struct{}
+
+// callerEnded reports whether the manager that this request is of has ended. A real driver is called by a thread of the
+// manager, which returns before its process can be seen to have ended: so nothing comes into effect after that.
+func callerEnded(ctx context.Context) bool {
+	caller, ok := ctx.Value(callerKey{}).(*peer)
+	return ok && caller.ended()
 }
 
 // mayManage is nil for this server's user, or root, in this server's PID namespace.

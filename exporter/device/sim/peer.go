@@ -91,14 +91,25 @@ func (p *peer) Wait(ctx context.Context) error {
 	}
 	// Read parks the goroutine in the runtime's poller until the pidfd is
 	// readable, which it is from the exit on.
-	err = raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return err == nil && n > 0
-	})
+	err = raw.Read(readable)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
+}
+
+// ended reports whether the process has ended (a zombie has).
+func (p *peer) ended() (ended bool) {
+	if raw, err := p.pidfd.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { ended = readable(fd) })
+	}
+	return ended
+}
+
+// readable reports whether a pidfd can be read.
+func readable(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 func (p *peer) Close() error { return p.pidfd.Close() }
