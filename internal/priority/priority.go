@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,9 +18,13 @@ import (
 // limit on nice values (RLIMIT_NICE) that is low enough.
 var ErrNotPermitted = errors.New("not permitted (needs CAP_SYS_NICE)")
 
-// passes bounds how often Raise looks for new threads: Go starts them at any time, and each
-// inherits the priority of its starter.
-const passes = 100
+// Go starts threads at any time, and each inherits the priority of its starter. One is listed only a moment after it
+// has inherited that: so Raise looks again after it has found nobody to raise.
+const (
+	passes = 100 // bounds how often Raise looks
+	quiet  = 3   // how many passes in a row must find nobody
+	moment = 5 * time.Millisecond
+)
 
 // Raise gives every thread of this process this nice value (−20 to 19, the lowest goes first),
 // unless its own is lower already; new threads inherit it. The error wraps ErrNotPermitted if that
@@ -30,14 +35,20 @@ const passes = 100
 // weight counts against tenants. Where the kernel makes groups of sessions (autogroup), a session's
 // leader raises that group, too.
 func Raise(nice int) error {
+	still := 0 // passes in a row that found nobody
 	for range passes {
 		changed, err := raiseThreads(nice)
 		if err != nil {
 			return err
 		}
-		if !changed {
+		if changed {
+			still = 0
+			continue
+		}
+		if still++; still == quiet {
 			return raiseSession(nice)
 		}
+		time.Sleep(moment)
 	}
 	return errors.New("new threads appear faster than their priority can be raised")
 }
