@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -31,6 +32,8 @@ type Options struct {
 	Journal *journal.Journal
 	// Freezer is the kernel's by default.
 	Freezer pause.Freezer
+	// CallTimeout is that of pause.Options.
+	CallTimeout time.Duration
 	// Proc is the host's proc file system; /proc by default.
 	Proc string
 }
@@ -50,7 +53,8 @@ func New(o Options) (*Enforcer, error) {
 		o.Proc = "/proc"
 	}
 	e, err := pause.New(pause.Options{
-		Engine: &calls{client: o.Client, proc: o.Proc, known: map[string]ctrd.Container{}}, Journal: o.Journal, Freezer: o.Freezer,
+		Engine:  &calls{client: o.Client, proc: o.Proc, known: map[string]ctrd.Container{}},
+		Journal: o.Journal, Freezer: o.Freezer, CallTimeout: o.CallTimeout,
 	})
 	if err != nil {
 		return nil, err

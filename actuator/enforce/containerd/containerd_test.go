@@ -40,7 +40,7 @@ func (r rig) enforcer(t testing.TB) (*containerd.Enforcer, *journal.Journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := containerd.New(containerd.Options{Client: r.client, Journal: j})
+	e, err := containerd.New(containerd.Options{Client: r.client, Journal: j, CallTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

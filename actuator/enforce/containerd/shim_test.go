@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	namespaces "github.com/containerd/containerd/api/services/namespaces/v1"
@@ -84,7 +85,7 @@ func onTask(t *testing.T, service *taskService, state freezer.State) (*container
 	kernel := enforcetest.NewEngine()
 	kernel.Run("c")
 	kernel.SetFreezer("c", state)
-	e, err := containerd.New(containerd.Options{Client: client, Journal: j, Freezer: kernel})
+	e, err := containerd.New(containerd.Options{Client: client, Journal: j, Freezer: kernel, CallTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ type Options struct {
 	Engine        Engine
 	Journal       *journal.Journal
 	Freezer       pause.Freezer
+	CallTimeout   time.Duration
 	FreezeTimeout time.Duration
 	Attempts      int
 }
@@ -51,7 +52,8 @@ func New(o Options) (*Enforcer, error) {
 		return nil, errors.New("enforce/docker: Engine is required")
 	}
 	e, err := pause.New(pause.Options{
-		Engine: calls{o.Engine}, Journal: o.Journal, Freezer: o.Freezer, FreezeTimeout: o.FreezeTimeout, Attempts: o.Attempts,
+		Engine: calls{o.Engine}, Journal: o.Journal, Freezer: o.Freezer, CallTimeout: o.CallTimeout,
+		FreezeTimeout: o.FreezeTimeout, Attempts: o.Attempts,
 	})
 	if err != nil {
 		return nil, err

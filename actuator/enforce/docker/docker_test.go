@@ -40,7 +40,7 @@ func open(t *testing.T, o docker.Options) (*docker.Enforcer, *journal.Journal) {
 
 func openOn(t *testing.T, j *journal.Journal, o docker.Options) *docker.Enforcer {
 	t.Helper()
-	o.Journal = j
+	o.Journal, o.CallTimeout = j, time.Minute
 	e, err := docker.New(o)
 	if err != nil {
 		t.Fatal(err)

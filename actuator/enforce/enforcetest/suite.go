@@ -123,7 +123,7 @@ func personsUnpause(t *testing.T, s Subject) {
 // time: one that comes after the unpause makes it say "paused" until the event of that follows.
 func (s Subject) awaitRuns(t *testing.T, id string) {
 	t.Helper()
-	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		st, err := s.Enforcer.Status(ctxOf(t), id)
 		if check(t, err, nil); st.Running && !st.Paused && st.Verified {
 			return

@@ -64,7 +64,7 @@ func (g *Guard) readUsage(ctx context.Context) reading {
 		usage, err := g.o.Usage(ctx)
 		done <- reading{began, usage, err}
 	}()
-	timeout, renew := time.NewTimer(hangs), time.NewTicker(stop.Lease/4)
+	timeout, renew := time.NewTimer(time.Duration(g.usageLimit.Load())), time.NewTicker(stop.Lease/4)
 	defer timeout.Stop()
 	defer renew.Stop()
 	for {

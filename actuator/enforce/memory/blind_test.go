@@ -70,6 +70,13 @@ func (r *two) usage(context.Context) (map[string]task.Usage, error) {
 // becomes changes the second GPU.
 func (r *two) becomes(is func(*twoUsage)) { r.second.Store(&is) }
 
+// reads waits for some readings.
+func (r *two) reads(t *testing.T) {
+	t.Helper()
+	seen := r.read.Load()
+	until(t, func() bool { return r.read.Load() > seen+2 }, func() memory.Report { return r.Report()["a"] })
+}
+
 // run starts a guarded program in a container of its own, with this limit on each of its GPUs.
 func (r *two) run(t *testing.T, id string, limit uint64, gpus ...string) *cudatest.Program {
 	t.Helper()
@@ -164,7 +171,8 @@ func TestLimitHoldsThoughTheUnreadableGPUIsTheFirst(t *testing.T) {
 
 // A GPU that cannot be read for a moment lets nobody exceed a limit.
 func TestUnreadableGPUForAMoment(t *testing.T) {
-	r := startTwo(t, readable, nil)
+	now := clock{still: time.Now()}
+	r := startTwo(t, readable, &now)
 	p := r.run(t, "a", 100*mib, gpu, second)
 	r.on.Store(p.PID, second)
 	p.Context("cuCtxCreate_v2", 1)
@@ -184,7 +192,8 @@ func TestUnreadableGPUForAMoment(t *testing.T) {
 // What was held on a GPU before it could not be read, and what was taken since, gives no room when it can
 // be read again, also while it does not list the process yet.
 func TestUnreadableGPUReturns(t *testing.T) {
-	r := startTwo(t, readable, nil)
+	now := clock{still: time.Now()}
+	r := startTwo(t, readable, &now)
 	p := r.run(t, "a", 100*mib, second)
 	r.on.Store(p.PID, second)
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 5); a.Count != 5 {
@@ -193,6 +202,8 @@ func TestUnreadableGPUReturns(t *testing.T) {
 	report := func() memory.Report { return r.Report()["a"] }
 	until(t, func() bool { return report().Held[second] == 50*mib }, report)
 	r.becomes(lost)
+	r.reads(t)
+	now.set(time.Second)
 	r.opens(t)
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 4); a.Count != 4 || report().FailedOpen < 4 {
 		t.Fatalf("%+v; %+v", a, report())
@@ -241,8 +252,7 @@ func TestUnreadFailureEnds(t *testing.T) {
 			failed := func() bool { why, _ := r.why.Load("a"); return why != nil && why != "" }
 			later := func(ahead time.Duration) { // and some readings
 				now.set(ahead)
-				seen := r.read.Load()
-				until(t, func() bool { return r.read.Load() > seen+2 }, report)
+				r.reads(t)
 			}
 			tt.unreadable(r, true)
 			later(0)

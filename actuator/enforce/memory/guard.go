@@ -112,6 +112,8 @@ type Guard struct {
 
 	waits   atomic.Pointer[map[string]string]
 	maxWait atomic.Int64 // nanoseconds
+	// hangs and hangsAfter, in nanoseconds; tests change them
+	usageLimit, fileLimit atomic.Int64
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -142,6 +144,8 @@ func New(o Options) (*Guard, error) {
 		room: make(chan struct{}, maxReading), ending: make(chan struct{}),
 	}
 	g.SetMaxWait(o.MaxWait)
+	g.usageLimit.Store(int64(hangs))
+	g.fileLimit.Store(int64(hangsAfter))
 	if _, err := stop.ReleaseAll(context.Background(), stop.Options{Name: o.Name, Proc: o.Proc}); err != nil {
 		return nil, fmt.Errorf("continue whom a former guard stopped: %w", err)
 	}

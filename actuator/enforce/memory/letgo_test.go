@@ -39,6 +39,7 @@ func beGuard() {
 	if err != nil {
 		panic(err)
 	}
+	neverHangs(g)
 	if err := g.Renew(time.Hour); err != nil {
 		panic(err)
 	}
@@ -92,6 +93,8 @@ func TestKilledGuard(t *testing.T) {
 	await("guards")
 	called := p.BeginAlloc("cuMemAlloc_v2", mib, 10, 1)
 	await("waits")
+	// Its hold is on record a moment before its thread stops.
+	until(t, func() bool { return state(p.PID) == "T" }, func() memory.Report { return r.Report()["a"] })
 	if err := other.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ const (
 // progress was told for hangsAfter.
 func (g *Guard) read(c *container, onHang func(), files func(progress func())) {
 	c.reading++
-	hang := time.AfterFunc(hangsAfter, onHang)
+	limit := time.Duration(g.fileLimit.Load())
+	hang := time.AfterFunc(limit, onHang)
 	g.looking.Go(func() {
 		defer func() {
 			hang.Stop()
@@ -43,7 +44,7 @@ func (g *Guard) read(c *container, onHang func(), files func(progress func())) {
 		select {
 		case g.room <- struct{}{}:
 			defer func() { <-g.room }()
-			files(func() { hang.Reset(hangsAfter) })
+			files(func() { hang.Reset(limit) })
 		case <-g.ending:
 		}
 	})
@@ -188,5 +189,5 @@ func (g *Guard) follow(p *process, q *question) (over bool) {
 		p.following, p.unfollowed = g.o.Now(), errFileHangs
 		g.attach(p.of)
 	}
-	return p.following.IsZero() || g.o.Now().Sub(p.following) > hangsAfter
+	return p.following.IsZero() || g.o.Now().Sub(p.following) > time.Duration(g.fileLimit.Load())
 }

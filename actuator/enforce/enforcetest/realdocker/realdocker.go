@@ -50,7 +50,7 @@ func At(t *testing.T, host string) *Engine {
 		needtest.Docker.Skipf(t, "no Docker client: %v", err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if _, err := c.Ping(ctx); err != nil {
 		needtest.Docker.Skipf(t, "needs a Docker engine: %v", err)
