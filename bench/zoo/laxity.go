@@ -277,7 +277,7 @@ func (l *laxity) reasons(ctx context.Context) (by map[string]string, answered bo
 	var s state.State
 	if err := l.get(ctx, l.acts, "/api/v1/state", &s); err != nil {
 		late, ok := errors.AsType[net.Error](err)
-		return by, ctx.Err() == nil && !(ok && late.Timeout())
+		return by, ctx.Err() == nil && (!ok || !late.Timeout())
 	}
 	for _, c := range s.Containers {
 		switch {

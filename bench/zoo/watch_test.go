@@ -74,7 +74,7 @@ func over(first, second map[time.Duration]string) map[time.Duration]string {
 
 // Where nobody listens there is no reason; who only takes too long may have one.
 func TestReasons(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(state.State{Holds: []record.Hold{{ContainerID: "1", Reason: "late"}}})
 	}))
 	l := &laxity{acts: strings.TrimPrefix(server.URL, "http://")}
