@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,7 +67,7 @@ func TestFirstGetsTheLongSlice(t *testing.T) {
 
 // TestSlicesArePutBack: whatever the reason for which nobody is first any more.
 func TestSlicesArePutBack(t *testing.T) {
-	var ahead atomic.Int64
+	var now clock
 	var guardian *journal.Lock
 	watched := func(o *actuator.Options) {
 		var err error
@@ -88,14 +87,14 @@ func TestSlicesArePutBack(t *testing.T) {
 		"the exporter cannot read the GPUs": {nil, func(v *divider) { v.source.set(func() { v.source.health.DeviceUp = false }) }},
 		"the exporter is gone": {nil, func(v *divider) {
 			v.source.set(func() { v.source.err = errors.New("it is gone") })
-			ahead.Store(int64(time.Minute))
+			now.set(time.Minute)
 		}},
 		"the actuator ends": {nil, func(v *divider) {
 			if err := v.stop(); err != nil {
 				t.Error(err)
 			}
 		}},
-		"no guardian watches": {watched, func(*divider) { guardian.Unlock(); ahead.Store(int64(2 * time.Second)) }},
+		"no guardian watches": {watched, func(*divider) { guardian.Unlock(); now.set(2 * time.Second) }},
 		"the breaker opens": {func(o *actuator.Options) { o.Config.BreakerActions = 1 }, func(v *divider) {
 			v.source.set(func() {
 				v.source.containers = append(v.source.containers, task.Container{ID: "c", Name: "c", Spec: task.Spec{Managed: true}})
@@ -116,9 +115,9 @@ func TestSlicesArePutBack(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ahead.Store(0)
+			now.set(0)
 			v := newDivider(t, func(o *actuator.Options) {
-				o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				o.Now = now.now
 				if tt.with != nil {
 					tt.with(o)
 				}
@@ -138,10 +137,10 @@ func TestSlicesArePutBack(t *testing.T) {
 
 // TestOrderOutlivesTheContention: a server's next request finds it, half a minute long.
 func TestOrderOutlivesTheContention(t *testing.T) {
-	var ahead atomic.Int64
+	var now clock
 	v := newDivider(t, func(o *actuator.Options) {
 		o.Config.Arbitrate, o.Config.Policy = config.Auto, "edf"
-		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		o.Now = now.now
 	})
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
 	v.source.set(func() {
@@ -161,7 +160,7 @@ func TestOrderOutlivesTheContention(t *testing.T) {
 	if !long() {
 		t.Errorf("its slices are %v", v.Slices(a))
 	}
-	ahead.Store(int64(time.Minute))
+	now.set(time.Minute)
 	v.awaitOwn(a, b)
 }
 

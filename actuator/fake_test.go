@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,14 +221,24 @@ func (b *bench) seen() {
 	b.await("the latest snapshot is seen", func() bool { return b.State().SnapshotSequence >= now })
 }
 
-// awaitHandled waits until all that was sent took effect. State is a copy from the last step, which may be older.
+// awaitHandled waits until all that was sent took effect. State is a copy from the last step, which may be older; and
+// messages leave the inbox before the step that plans with them, which the next snapshot comes after.
 func (b *bench) awaitHandled() {
 	b.Helper()
 	b.await("all alerts are handled", func() bool {
 		_, metrics := b.get("/metrics")
 		return strings.Contains(metrics, "\nlaxity_actuator_inbox_messages 0\n")
 	})
+	b.source.set(func() {})
+	b.seen()
 }
+
+// clock is the real one, and runs ahead of it as a test says.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time           { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) set(ahead time.Duration)  { c.ahead.Store(int64(ahead)) }
+func (c *clock) advance(by time.Duration) { c.ahead.Add(int64(by)) }
 
 func (b *bench) await(what string, ok func() bool) {
 	b.Helper()

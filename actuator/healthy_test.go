@@ -2,7 +2,6 @@ package actuator_test
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 
 // An actuator that hangs says so to what would restart it.
 func TestHangingIsNotHealthy(t *testing.T) {
-	var ahead atomic.Int64 // of the real clock
+	var now clock
 	b := newMemoryBench(t, false, func(o *actuator.Options) {
-		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		o.Now = now.now
 	})
 	b.limited("a", 900)
 	b.await("it is covered", func() bool { return b.guard.covers("a") })
@@ -24,7 +23,7 @@ func TestHangingIsNotHealthy(t *testing.T) {
 	release := sync.OnceFunc(b.guard.mu.Unlock)
 	t.Cleanup(release)
 	b.await("it tells", func() bool {
-		ahead.Add(int64(11 * time.Second))
+		now.advance(11 * time.Second)
 		time.Sleep(10 * time.Millisecond) // some ticks
 		code, _ := b.get("/-/healthy")
 		return code == 503

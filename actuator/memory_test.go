@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,8 @@ import (
 type fakeGuard struct {
 	decider memory.Decider
 
+	reconsiders atomic.Int64
+
 	mu      sync.Mutex
 	waiting []*allocation
 	covered []memory.Target
@@ -44,8 +47,12 @@ type allocation struct {
 	answer chan memory.Answer
 }
 
-func (g *fakeGuard) Why() error  { return g.why }
-func (g *fakeGuard) Reconsider() { go g.ask(nil) }
+func (g *fakeGuard) Why() error { return g.why }
+
+func (g *fakeGuard) Reconsider() {
+	g.reconsiders.Add(1)
+	go g.ask(nil)
+}
 
 // Open asks again about what waits, for otherwise the ledger forgets it.
 func (g *fakeGuard) Open(ctx context.Context) error {
@@ -312,8 +319,10 @@ func TestTwoThatWouldBlockEachOtherBothEnd(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	b.want(b.allocate("a", 400), memory.Grant)
+	asked := b.guard.reconsiders.Load()
 	b.end("a")
 	b.want(first, memory.Grant)
+	b.await("the guard is told that there is room", func() bool { return b.guard.reconsiders.Load() > asked })
 	b.want(b.allocate("b", 400), memory.Grant)
 	for _, result := range []decision.Result{decision.Waiting, decision.Granted} {
 		b.decided(string(result), func(d decision.Decision) bool {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,16 +93,16 @@ func TestPersonLetsGoWhatTheActuatorHolds(t *testing.T) {
 // The contract of holding is kept: a person's pause ends by --max-hold, survives
 // a restart, and spares those that must not be held.
 func TestPersonsPauseIsALease(t *testing.T) {
-	var ahead atomic.Int64
+	var now clock
 	b := newBench(t, func(o *actuator.Options) {
 		o.Config.MaxHold = time.Minute
-		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		o.Now = now.now
 	})
 	b.run("a")
 	b.await("the snapshot is there", func() bool { return b.State().SnapshotSequence >= 1 })
 	b.must(b.Pause(t.Context(), alice, "a"))
 	b.awaitPaused("a", "a")
-	ahead.Store(int64(time.Minute))
+	now.set(time.Minute)
 	b.awaitPaused("", "a")
 	b.decided("the lease closes", func(d decision.Decision) bool {
 		return d.Kind == decision.Lease && d.By == alice && strings.Contains(d.Reason, "as long as is allowed")

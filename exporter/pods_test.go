@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -60,12 +58,13 @@ func newPodWorld(t *testing.T, card sim.Options) podWorld {
 // once e shows its container. The pod is removed once e shows the task under the pod's name.
 func (w podWorld) run(ctx context.Context, e *running, p containerd.Pod, rests bool, args ...string) (string, error) {
 	env := tenant.Env(w.gpu.Socket)
-	rest := w.gpu.Socket + "." + p.Namespace + "." + p.Name
+	var begin func() error
 	if rests {
-		if err := os.WriteFile(rest, nil, 0o644); err != nil {
+		variable, remove, err := w.gpu.Rest(p.Namespace + "." + p.Name)
+		if err != nil {
 			return "", err
 		}
-		env = append(env, "LAXITY_REST="+tenant.Beside(filepath.Base(rest)))
+		env, begin = append(env, variable), remove
 	}
 	spec := containerd.Spec{Name: "main", Image: workloadImage, Command: args, Env: env, Binds: w.binds}
 	sandbox, id, err := w.RunPod(ctx, p, spec)
@@ -76,7 +75,7 @@ func (w podWorld) run(ctx context.Context, e *running, p containerd.Pod, rests b
 		if e.first(func(s *task.Snapshot) bool { _, shown := s.FindContainer(id); return shown }) == nil {
 			return "", fmt.Errorf("the container of %s is not shown", p.Name)
 		}
-		if err := os.Remove(rest); err != nil {
+		if err := begin(); err != nil {
 			return "", err
 		}
 	}

@@ -208,7 +208,7 @@ var simulatedLimits = limits{
 	goesOn: startLimit, pauseKernel: 6 * time.Second, maxOff: time.Minute, deadline: startLimit,
 }
 
-// newEnforcer keeps tenants off for so long at most; 0: as enforcers do by themselves.
+// newEnforcer keeps tenants off for so long at most, 0: as enforcers do by themselves; on a simulated GPU for a minute.
 func (m *measurement) newEnforcer(maxOff time.Duration) (*channels.Enforcer, error) {
 	return channels.New(channels.Options{
 		Driver: m.driver, Dir: m.record(), MaxOff: max(maxOff, m.maxOff), Deadline: m.deadline,

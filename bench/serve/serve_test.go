@@ -26,7 +26,7 @@ func TestAServerBesideATrainer(t *testing.T) {
 	}
 	for i, r := range rows {
 		trains := r.Num("steps_per_s") > 0
-		if r.Num("requests") < 1 || r.Num("p50_s") <= 0 || r.Num("beside") != float64(i) || trains != (i == 1) {
+		if r.Num("requests") < 5 || r.Num("p50_s") <= 0 || r.Num("p50_s") > 1 || r.Num("beside") != float64(i) || trains != (i == 1) {
 			t.Errorf("beside %d: %v", i, r)
 		}
 	}

@@ -29,6 +29,8 @@ const (
 	// askEvery is the time between two questions to the actuator, while anybody stands. An answer
 	// speaks for the time since the one before, but for no more than askFor.
 	askEvery, askFor = 100 * time.Millisecond, 500 * time.Millisecond
+	// silence is how long an actuator may be late with an answer: then it gives no reason.
+	silence = 10 * time.Second
 	// countEvery is the time between two looks at the counters.
 	countEvery = time.Second
 	// freezing: what runc freezes for a moment by itself does not count.
@@ -116,17 +118,21 @@ func (w *watcher) ask(ctx context.Context) {
 	if w.laxity == nil {
 		return
 	}
-	for counted := time.Now(); bench.Pass(ctx, askEvery) == nil; {
+	heard := time.Now()
+	for counted := heard; bench.Pass(ctx, askEvery) == nil; {
 		if time.Since(counted) > countEvery {
 			w.laxity.count(ctx)
 			counted = time.Now()
 		}
+		asked := time.Now()
 		if !w.standing.Load() {
+			heard = asked
 			continue
 		}
-		asked := time.Now()
 		by, answered := w.laxity.reasons(ctx)
-		if !answered {
+		if answered {
+			heard = asked
+		} else if asked.Sub(heard) < silence {
 			continue
 		}
 		w.mu.Lock()

@@ -15,8 +15,9 @@ import (
 const (
 	// seizeWithin is how long a thread may take to stop.
 	seizeWithin = time.Second
-	// longestNap counts of one between two looks: in a longer one the machine stood, and the thread did too.
-	longestNap = 10 * time.Millisecond
+	// longestNap counts of one between two looks. In a longer one the machine stood, and the thread too. It is
+	// no shorter: a quota of CPU time makes our naps long, and not the thread's time to stop.
+	longestNap = 100 * time.Millisecond
 )
 
 // seized runs do while the thread of a call is seized. check runs before that, and again when the

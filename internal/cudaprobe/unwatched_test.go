@@ -53,12 +53,13 @@ func (h *harness) launches(t testing.TB, p *cudatest.Program) uint64 {
 	return n
 }
 
+// reconsider is look.go's: from the launches that are seen on, a probe is off for so long.
+const reconsider = time.Second
+
 func TestFastLaunchesAreNotWatched(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
-			// From the launches that are seen on, its probe is off for so long (look.go).
-			const off = time.Second
-			o.Quiet = 2 * off
+			o.Quiet = 2 * reconsider
 			var h *harness
 			var p *cudatest.Program
 			var last cudatest.Called
@@ -72,7 +73,7 @@ func TestFastLaunchesAreNotWatched(t *testing.T) {
 					last = p.Call("cuStreamSynchronize")
 				}
 				seen := h.launches(t, p) - before
-				if took := time.Since(began); took >= off && try < 20 {
+				if took := time.Since(began); took >= reconsider && try < 20 {
 					t.Logf("the launches took %v: the probe may have been put on between two", took)
 					continue
 				}
@@ -111,7 +112,6 @@ func TestLaunchWithinTheQuietTime(t *testing.T) {
 func TestNoEndWhileACallWaits(t *testing.T) {
 	const quiet = 200 * time.Millisecond
 	// From the last fast launch on, the probe waits so long for half of the quiet time (look.go).
-	const reconsider = time.Second
 	for range 20 {
 		h, p := tracked(t, cudaprobe.Options{Quiet: quiet})
 		began := time.Now()

@@ -48,7 +48,7 @@ func TestDaemon(t *testing.T) {
 	<-d.Ended()
 }
 
-// An address that was given but is not used yet is given to nobody else.
+// An address that was given but is not used yet is not given again by this process.
 func TestFreeAddressesDiffer(t *testing.T) {
 	given := map[string]bool{}
 	for range 50 {

@@ -53,7 +53,7 @@ const (
 	maxTries     = 1000
 )
 
-// Each program begins at a port of its own, and tries all others before it takes one again.
+// A program begins at a random port, and tries all others before it takes one again.
 var (
 	begin = rand.Uint32()
 	tried atomic.Uint32

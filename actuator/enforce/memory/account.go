@@ -46,7 +46,7 @@ type reading struct {
 
 var errHangs = errors.New("the driver has not answered")
 
-// readUsage reads the usage, and gives up after hangs: a driver call cannot be interrupted. A caller
+// readUsage reads the usage, and gives up after usageLimit: a driver call cannot be interrupted. A caller
 // that read the calls under way before may add the two: a call that returned in between shows in the
 // usage. So a reading that ends after we gave up is not used.
 func (g *Guard) readUsage(ctx context.Context) reading {

@@ -41,11 +41,13 @@ func (r *pair) joins() {
 	r.members.Store(r.b.PID, "b")
 }
 
-func (r *pair) coverBoth() {
-	r.Cover([]memory.Target{
+func (r *pair) both() []memory.Target {
+	return []memory.Target{
 		{ID: "a", PID: r.a.PID, GPUs: []string{gpu}, Limit: 100 * mib}, {ID: "b", PID: r.b.PID, GPUs: []string{gpu}, Limit: 100 * mib},
-	})
+	}
 }
+
+func (r *pair) coverBoth() { r.Cover(r.both()) }
 
 // watchBoth covers containers without processes, until the drivers of both have their probes.
 func (r *pair) watchBoth(t *testing.T) {
@@ -97,14 +99,15 @@ func TestSearchThatHangsDelaysNoOther(t *testing.T) {
 	r.coverBoth()
 	wait()
 	r.awaits(t, "b", r.b)
+	both := r.both()
+	r.Cover(both[1:])
+	until(t, func() bool { _, covered := r.Report()["a"]; return !covered }, func() memory.Report { return r.Report()["a"] })
+	r.SetFileLimit(short)
+	r.Cover(both)
+	r.fails(t, "a", unreadable)
 	if r.hasFailed("b") {
 		t.Error("the other one may get more than its limit")
 	}
-	r.Cover(nil)
-	until(t, func() bool { return len(r.Report()) == 0 }, func() memory.Report { return r.Report()["a"] })
-	r.SetFileLimit(short)
-	r.cover(r.a.PID, 100*mib)
-	r.fails(t, "a", unreadable)
 	release()
 	r.awaits(t, "a", r.a)
 }

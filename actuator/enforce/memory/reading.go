@@ -29,7 +29,7 @@ const (
 )
 
 // read begins a goroutine that reads files of a container as soon as there is room. It calls onHang once no
-// progress was told for hangsAfter.
+// progress was told for fileLimit.
 func (g *Guard) read(c *container, onHang func(), files func(progress func())) {
 	c.reading++
 	limit := time.Duration(g.fileLimit.Load())

@@ -212,11 +212,11 @@ func (d *demo) args(kernels int) []string {
 	}
 }
 
-// calibrate runs a short task alone, and computes how many kernels make a task of the wanted
+// calibrate runs a short task alone, on a simulated GPU three times, of which the fastest counts, and computes how many kernels make a task of the wanted
 // length on this GPU.
 func (d *demo) calibrate(ctx context.Context) (size, error) {
 	probes := 1
-	if d.o.Device == allinone.DeviceSim { // a busy machine slows its kernels, too: the fastest counts
+	if d.o.Device == allinone.DeviceSim { // a busy machine slows its kernels, too
 		probes = 3
 	}
 	one, rest := math.Inf(1), math.Inf(1)

@@ -71,7 +71,7 @@ type Container struct {
 	Tenant
 	ID, Name string
 	docker   *client.Client
-	rest     string // a file; the workload stands before its next task while it is there
+	begin    func() error // of one that rests
 }
 
 // StartContainer runs the workload in a container on s's GPUs. The container is
@@ -90,18 +90,19 @@ func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) 
 		config.Entrypoint = []string{"/program"}
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: spec.Program, Target: "/program", ReadOnly: true})
 	}
-	rest := s.Socket + "." + spec.Name
+	var begin func() error
 	if spec.Rests {
-		if err := os.WriteFile(rest, nil, 0o644); err != nil {
+		variable, remove, err := s.Rest(spec.Name)
+		if err != nil {
 			t.Fatal(err)
 		}
-		config.Env = append(config.Env, "LAXITY_REST="+tenant.Beside(filepath.Base(rest)))
+		config.Env, begin = append(config.Env, variable), remove
 	}
 	created, err := docker.ContainerCreate(t.Context(), config, host, nil, nil, spec.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Container{ID: created.ID, Name: spec.Name, docker: docker, rest: rest}
+	c := &Container{ID: created.ID, Name: spec.Name, docker: docker, begin: begin}
 	t.Cleanup(func() {
 		err := docker.ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true})
 		if err != nil && !errdefs.IsNotFound(err) {
@@ -174,9 +175,17 @@ func (c *Container) describe() string {
 // Begin lets the workload of a container that Rests begin its first task.
 func (c *Container) Begin(t testing.TB) {
 	t.Helper()
-	if err := os.Remove(c.rest); err != nil {
+	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Rest makes a file of this name beside the socket. A workload in a container stands before its next task, with
+// its context, while that is there and this variable names it; begin removes it.
+func (s *Server) Rest(name string) (variable string, begin func() error, err error) {
+	file := s.Socket + "." + name
+	variable = "LAXITY_REST=" + tenant.Beside(filepath.Base(file))
+	return variable, func() error { return os.Remove(file) }, os.WriteFile(file, nil, 0o644)
 }
 
 // Wait returns the exit code.
