@@ -47,7 +47,7 @@ func TestFindOldProcessWithNewClient(t *testing.T) {
 			fake.SkipClients(counter)
 			p := fake.Start(10)
 			fake.Advance(time.Minute)
-			m := rm.New(fake, rm.Options{Timeout: patience})
+			m := manager(fake)
 			g := p.Context(p.OpenFile(5), 0)
 			fake.SkipClients(300)
 			found(t, m, p.ID(), g)
@@ -67,7 +67,7 @@ func TestFindOldProcessWithOldClient(t *testing.T) {
 			fake.SkipClients(0x20)
 			p, g := startTenant(fake, 10)
 			fake.SkipClients(since)
-			m := rm.New(fake, rm.Options{Timeout: patience})
+			m := manager(fake)
 			took, results := finish(t, fake, m, p.ID())
 			if got := results[len(results)-1]; !reflect.DeepEqual(got, []rm.Group{g}) {
 				t.Errorf("found %+v, want %+v", got, g)
@@ -89,7 +89,7 @@ func TestUnfinishedFindReturnsWhatItHas(t *testing.T) {
 	p := fake.Start(10)
 	p.OpenEmpty(4)
 	g := p.Context(p.OpenFile(5), 0)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	got, err := m.Find(t.Context(), p.ID())
 	if !errors.Is(err, rm.ErrUnfinished) || !reflect.DeepEqual(got, []rm.Group{g}) {
 		t.Fatalf("found %+v, %v", got, err)
@@ -116,7 +116,7 @@ func TestFindGoesOnWhereItWasBroken(t *testing.T) {
 	fake := rmtest.New(gpu0)
 	p, g := startTenant(fake, 10)
 	fake.SkipClients(0x1800)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen atomic.Int64
 	fake.Hook(func(*rmtest.Call) {
@@ -192,7 +192,7 @@ func TestFindOldProcessThatOpensTheDeviceLater(t *testing.T) {
 	fake.SkipClients(0x50000)
 	p := fake.Start(10)
 	fake.Advance(time.Minute)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	if err := m.Mark(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestForkOfAnOldProcessIsFoundByItsParent(t *testing.T) {
 	fake := rmtest.New(gpu0)
 	p, _ := startTenant(fake, 10)
 	fake.SkipClients(0x3000)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	finish(t, fake, m, p.ID())
 	child := p.Fork(11)
 	before := fake.Calls("ioctl")

@@ -21,7 +21,7 @@ func TestFiveOldProcessesShareOneRate(t *testing.T) {
 		fake.SkipClients(0x4000)
 	}
 	fake.Advance(time.Minute)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	early, first := startTenant(fake, 20)
 	found(t, m, early.ID(), first) // nobody has used anything yet
 	left, took, before := len(old), time.Duration(0), fake.Calls("ioctl")
@@ -56,7 +56,7 @@ func TestFiveOldProcessesShareOneRate(t *testing.T) {
 
 func TestSearchesAtOnceFindTheirOwn(t *testing.T) {
 	fake := rmtest.New(gpu0)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	var all sync.WaitGroup
 	for pid := 10; pid < 18; pid++ {
 		p, g := startTenant(fake, pid)

@@ -19,11 +19,14 @@ const (
 // patience bounds each call of a Manager: none takes so long, unless it hangs.
 const patience = time.Minute
 
+// manager waits longer for a call than a busy machine takes for one.
+func manager(fake *rmtest.RM) *rm.Manager { return rm.New(fake, rm.Options{Timeout: patience}) }
+
 // machine returns a fake resource manager and a Manager of it that has made its mark.
 func machine(t *testing.T) (*rmtest.RM, *rm.Manager) {
 	t.Helper()
 	fake := rmtest.New(gpu0, gpu1)
-	m := rm.New(fake, rm.Options{Timeout: patience})
+	m := manager(fake)
 	if err := m.Mark(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +208,7 @@ func TestUnknownDriverIsRefused(t *testing.T) {
 	fake.Advance(time.Second)
 	p, g := startTenant(fake, 10)
 	before := fake.Calls("ioctl")
-	if _, err := rm.New(fake, rm.Options{Timeout: patience}).Find(t.Context(), p.ID()); !errors.Is(err, rm.ErrUnsupported) {
+	if _, err := manager(fake).Find(t.Context(), p.ID()); !errors.Is(err, rm.ErrUnsupported) {
 		t.Errorf("find with an unknown driver: %v", err)
 	}
 	if fake.Calls("ioctl") != before {

@@ -3,48 +3,24 @@ package sim
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
-)
 
-// TestMain is a manager that has connected, and does nothing, too.
-func TestMain(m *testing.M) {
-	if socket := os.Getenv("LAXITY_TEST_CONNECT"); socket != "" {
-		conn, err := net.Dial("unix", socket)
-		if err != nil {
-			panic(err)
-		}
-		_, _ = conn.Read(make([]byte, 1)) // nobody answers
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+	"golang.org/x/sys/unix"
+)
 
 // No request of a manager comes into effect after its process has ended.
 func TestManagerThatEnded(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "LAXITY_TEST_CONNECT="+socket)
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := l.Accept()
+	fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	caller, err := peerOf(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	caller := &peer{PID: cmd.Process.Pid, pidfd: os.NewFile(uintptr(fd), "pidfd")}
 	defer caller.Close()
 	g, err := New(Options{Channels: ChannelCost{Find: -1}})
 	if err != nil {

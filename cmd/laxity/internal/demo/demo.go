@@ -212,8 +212,8 @@ func (d *demo) args(kernels int) []string {
 	}
 }
 
-// calibrate runs a short task alone, on a simulated GPU three times, of which the fastest counts, and computes how many kernels make a task of the wanted
-// length on this GPU.
+// calibrate runs a short task alone, and computes how many kernels make a task of the wanted length on
+// this GPU. On a simulated one it runs three, of which the fastest counts.
 func (d *demo) calibrate(ctx context.Context) (size, error) {
 	probes := 1
 	if d.o.Device == allinone.DeviceSim { // a busy machine slows its kernels, too
