@@ -80,10 +80,10 @@ var sources = map[string][]claim{
 	},
 	"steps of all three": {{"1.08", "shares#shares_steps_vs_default", 0}},
 	"a running kernel off": {
-		{"0.80", "channels#kernel_off_median_ms", 0}, {"1.1", "channels#kernel_off_p99_ms", 0},
+		{"0.97", "channels#kernel_off_median_ms", 0}, {"1.5", "channels#kernel_off_p99_ms", 0},
 		{"20", "channels#paused_kernels_that_ran_on", 0}, {"20", "channels#paused_kernels_that_ran_on", 0},
 	},
-	"and on again":       {{"0.74", "channels#kernel_on_median_ms", 0}, {"0.98", "channels#kernel_on_p99_ms", 0}},
+	"and on again":       {{"0.89", "channels#kernel_on_median_ms", 0}, {"1.3", "channels#kernel_on_p99_ms", 0}},
 	"GPU-seconds of two": {{"1.9", "account#account_both_gpu_seconds_error", 100}, {"2.6", "account#account_both_energy_error", 100}},
 	"eight large tasks": {
 		{"29.6", "arbitrate|large|8|laxity|MAKESPAN s", 0}, {"17.8", "arbitrate|large|8|laxity|MEAN TURNAROUND s", 0},
@@ -113,8 +113,13 @@ var sources = map[string][]claim{
 		{"0 of 12", "oversubscribe#oversubscribe_failed", 0}, {"25.2", "oversubscribe|equal|laxity|MAKESPAN s", 0},
 		{"9", "oversubscribe|equal|default|FAILED", 0}, {"0", "oversubscribe|equal|one|FAILED", 0}, {"32.0", "oversubscribe|equal|one|MAKESPAN s", 0},
 	},
-	"an allocation below": {{"4.6", "guard#guard_alloc_us_q1", 0}, {"3.9", "guard#guard_alloc_us_q3", 0}, {"47", "guard|without|ALLOCATION µs, MEDIAN", 0}},
-	"one near the limit":  {{"450", "guard#guard_asked_us", 0}, {"47", "guard|without|ALLOCATION µs, MEDIAN", 0}},
+	"an allocation below": {{"9.7", "guard#guard_alloc_us_q1", 0}, {"11.4", "guard#guard_alloc_us_q3", 0}, {"49", "guard|without|ALLOCATION µs, MEDIAN", 0}},
+	"one near the limit":  {{"447", "guard#guard_asked_us", 0}, {"49", "guard|without|ALLOCATION µs, MEDIAN", 0}},
+	"a training step of PyTorch": {
+		{"18.7", "limits|training step|laxity|REFUSED", 0}, {"17.6", "limits|training step|without|REFUSED", 0},
+		{"93.1", "limits|training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1|laxity|REFUSED", 0},
+		{"89.4", "limits|training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1|without|REFUSED", 0},
+	},
 	"a container swapped out and back 500": {
 		{"500", "swapcycles#swap_cycles", 0}, {"0", "swapcycles#swap_cycles_lost", 0}, {"0", "swapcycles#swap_cycles_wrong", 0}, {"391", "swapcycles|500|RESULTS", 0},
 	},
