@@ -74,7 +74,7 @@ func (r *two) becomes(is func(*twoUsage)) { r.second.Store(&is) }
 func (r *two) reads(t *testing.T) {
 	t.Helper()
 	seen := r.read.Load()
-	until(t, func() bool { return r.read.Load() > seen+2 }, func() memory.Report { return r.Report()["a"] })
+	until(t, func() bool { return r.read.Load() > seen+2 }, r.reports("a"))
 }
 
 // run starts a guarded program in a container of its own, with this limit on each of its GPUs.
@@ -85,7 +85,7 @@ func (r *two) run(t *testing.T, id string, limit uint64, gpus ...string) *cudate
 	p.Open()
 	r.targets = append(r.targets, memory.Target{ID: id, PID: p.PID, GPUs: gpus, Limit: limit})
 	r.Cover(r.targets)
-	until(t, func() bool { return len(r.Report()[id].PIDs) > 0 }, func() memory.Report { return r.Report()[id] })
+	until(t, func() bool { return len(r.Report()[id].PIDs) > 0 }, r.reports(id))
 	return p
 }
 
@@ -155,7 +155,7 @@ func TestLimitHoldsThoughTheUnreadableGPUIsTheFirst(t *testing.T) {
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 1); a.Count != 1 { // so that GPU-1 lists it
 		t.Fatalf("%+v", a)
 	}
-	report := func() memory.Report { return r.Report()["both"] }
+	report := r.reports("both")
 	until(t, func() bool { return report().Held[gpu] > 0 }, report)
 	var before uint64
 	until(t, func() bool { // until then its calls count on the first, and pass
@@ -182,7 +182,7 @@ func TestUnreadableGPUForAMoment(t *testing.T) {
 	r.becomes(lost)
 	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
 	r.waiting(t)
-	until(t, func() bool { return strings.Contains(r.Waits()["a"], second) }, func() memory.Report { return r.Report()["a"] })
+	until(t, func() bool { return strings.Contains(r.Waits()["a"], second) }, r.reports("a"))
 	r.becomes(readable)
 	if a := called(); a.Count != 0 || r.Report()["a"].FailedOpen != 0 {
 		t.Errorf("%+v; %+v", a, r.Report()["a"])
@@ -199,7 +199,7 @@ func TestUnreadableGPUReturns(t *testing.T) {
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 5); a.Count != 5 {
 		t.Fatalf("%+v", a)
 	}
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return report().Held[second] == 50*mib }, report)
 	r.becomes(lost)
 	r.reads(t)
@@ -248,7 +248,7 @@ func TestUnreadFailureEnds(t *testing.T) {
 			p := r.run(t, "a", 100*mib, gpu, second)
 			r.on.Store(p.PID, second)
 			p.Context("cuCtxCreate_v2", 1)
-			report := func() memory.Report { return r.Report()["a"] }
+			report := r.reports("a")
 			failed := func() bool { why, _ := r.why.Load("a"); return why != nil && why != "" }
 			later := func(ahead time.Duration) { // and some readings
 				now.set(ahead)

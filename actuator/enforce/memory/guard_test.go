@@ -186,7 +186,7 @@ func TestLimitHoldsInAnotherOrder(t *testing.T) {
 	r.members.Store(p.PID, "a")
 	p.Open()
 	r.Cover([]memory.Target{{ID: "a", PID: p.PID, GPUs: []string{gpu, second}, Limit: 200 * mib}})
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return len(report().PIDs) > 0 }, report)
 	p.Context("cuCtxCreate_v2", 0) // of no size, in the stand-in
 	if a := p.Alloc("cuMemAlloc_v2", 100*mib, 1); a.Count != 1 {
@@ -201,6 +201,11 @@ func TestLimitHoldsInAnotherOrder(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 	}
+}
+
+// reports returns what the guard reports of a container, at each call anew.
+func (r *rig) reports(id string) func() memory.Report {
+	return func() memory.Report { return r.Report()[id] }
 }
 
 // until waits for what the guard will do; report is shown if it does not.
@@ -219,7 +224,7 @@ func TestContextCounts(t *testing.T) {
 	p := r.join(t, cudatest.ContextSize+20*mib)
 	p.Call("cuDevicePrimaryCtxRetain")
 	// It is seen a moment later; until then as much as a context may be had too much.
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return report().Held[gpu] >= cudatest.ContextSize }, report)
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 2 {
 		t.Fatalf("%+v", a)
@@ -237,7 +242,7 @@ func TestContextLargerThanItsGuess(t *testing.T) {
 	r.members.Store(p.PID, "a")
 	p.Open()
 	r.cover(p.PID, 100*mib)
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return len(report().PIDs) > 0 }, report)
 	p.Call("cuDevicePrimaryCtxRetain")
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 3 { // beside 64 MiB
@@ -270,7 +275,7 @@ func TestGuardedWhileItMakesAContext(t *testing.T) {
 	r.members.Store(p.PID, "a")
 	part.Store(true)
 	r.cover(p.PID, cudatest.ContextSize+20*mib)
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return len(report().PIDs) > 0 && report().Held[gpu] == mib }, report)
 	part.Store(false) // it has its context, and only then can it allocate
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 2 {
@@ -408,7 +413,7 @@ func TestLedgerFailsForAMoment(t *testing.T) {
 	now := clock{still: time.Now()}
 	r := start(t, func(o *memory.Options) { o.Now = now.Now })
 	p := r.join(t, 100*mib)
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	waits := func() (called func() cudatest.Allocated) {
 		t.Helper()
 		r.broken.Store(true)
@@ -453,7 +458,7 @@ func TestDriverHangs(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	r.Cover(nil)
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return len(r.Report()) == 0 }, report)
 	if n := len(r.hang.Load().begun); n > 0 {
 		t.Errorf("%d more readings were begun beside one that hangs", n)
@@ -474,7 +479,7 @@ func TestSlowDriverKeepsTheLimit(t *testing.T) {
 	p := r.join(t, 100*mib)
 	release := r.hangs(t)
 	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	var lease time.Duration
 	renewed := false
 	until(t, func() bool { // some are late on a machine that stalls
@@ -760,7 +765,7 @@ func TestMaxWaitChanges(t *testing.T) {
 			r := start(t, func(o *memory.Options) { o.Decider, o.MaxWait, o.Now = s, tt.was, now.Now })
 			p := r.join(t, 10*mib)
 			called := p.BeginAlloc("cuMemAlloc_v2", 20*mib, 1, 1)
-			report := func() memory.Report { return r.Report()["a"] }
+			report := r.reports("a")
 			until(t, func() bool { return s.count() > 0 }, report)
 			r.SetMaxWait(tt.is)
 			now.set(tt.waits)
@@ -809,7 +814,7 @@ func TestNobodyStandsForACallThatIsOver(t *testing.T) {
 	r := start(t, func(o *memory.Options) { o.Decider, o.MaxWait = &large{}, 2*patience })
 	p := r.join(t, 10*mib)
 	r.slips(t, p, func() {})
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	// The end of its hold may continue a call that is held meanwhile.
 	until(t, func() bool { return report().FailedOpen == 1 && len(r.holds(t)) == 0 }, report)
 	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Count != 1 || a.After.Sub(a.Before) > patience {
@@ -832,7 +837,7 @@ func TestAnswerIsForItsOwnCall(t *testing.T) {
 		d.denies.Store(true)
 	})
 	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool { return state(p.PID) == "T" }, report)
 	release()
 	if a := called(); a.Count != 1 || report().Denied != 0 {

@@ -55,7 +55,7 @@ func (r *pair) watchBoth(t *testing.T) {
 	t.Helper()
 	r.coverBoth()
 	for _, p := range []*cudatest.Program{r.a, r.b} {
-		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
+		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, r.reports("a"))
 	}
 }
 
@@ -68,14 +68,14 @@ func (r *pair) hold(t *testing.T) (wait, release func()) {
 // awaits waits until the process of a container is guarded.
 func (r *pair) awaits(t *testing.T, id string, p *cudatest.Program) {
 	t.Helper()
-	report := func() memory.Report { return r.Report()[id] }
+	report := r.reports(id)
 	until(t, func() bool { v := report(); return slices.Contains(v.PIDs, p.PID) && v.Obstacle == "" }, report)
 }
 
 // fails waits until a container may get more than its limit, for this reason.
 func (r *pair) fails(t *testing.T, id, why string) {
 	t.Helper()
-	until(t, func() bool { return r.hasFailed(id + ": " + why) }, func() memory.Report { return r.Report()[id] })
+	until(t, func() bool { return r.hasFailed(id + ": " + why) }, r.reports(id))
 }
 
 func (r *pair) hasFailed(prefix string) (has bool) {
@@ -102,7 +102,7 @@ func TestSearchThatHangsDelaysNoOther(t *testing.T) {
 	r.awaits(t, "b", r.b)
 	both := r.both()
 	r.Cover(both[1:])
-	until(t, func() bool { _, covered := r.Report()["a"]; return !covered }, func() memory.Report { return r.Report()["a"] })
+	until(t, func() bool { _, covered := r.Report()["a"]; return !covered }, r.reports("a"))
 	r.SetFileLimit(short)
 	r.Cover(both)
 	r.fails(t, "a", unreadable)
@@ -148,7 +148,7 @@ func TestWhoWaitsBehindAKilledProcessIsTold(t *testing.T) {
 	}
 	r.b.Call("cuInit")
 	r.fails(t, "a", unreadable) // perhaps for the killed one, before the guard knew the other one
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	told := fmt.Sprintf("process %d: %s", r.b.PID, unreadable)
 	until(t, func() bool { return strings.HasPrefix(report().Obstacle, told) }, report)
 	release()
@@ -185,7 +185,7 @@ func TestGraphThatHangsDelaysNoOther(t *testing.T) {
 	}
 	r.fails(t, "a", "the memory of its graphs is not seen")
 	release()
-	report := func() memory.Report { return r.Report()["a"] }
+	report := r.reports("a")
 	until(t, func() bool {
 		before := report().FailedOpen
 		return r.a.Alloc("cuGraphAddMemAllocNode", mib, 1).Count == 1 && report().FailedOpen == before

@@ -94,7 +94,7 @@ func TestKilledGuard(t *testing.T) {
 	called := p.BeginAlloc("cuMemAlloc_v2", mib, 10, 1)
 	await("waits")
 	// Its hold is on record a moment before its thread stops.
-	until(t, func() bool { return state(p.PID) == "T" }, func() memory.Report { return r.Report()["a"] })
+	until(t, func() bool { return state(p.PID) == "T" }, r.reports("a"))
 	if err := other.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
