@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/internal/process/processtest"
 )
 
 // Whenever the actuator is killed, before, during or after a pause, nothing
@@ -60,11 +61,13 @@ func (n *node) killBoth() {
 		n.Fatal(err, log)
 	}
 	// Stopped first, so that neither sees the other's end.
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for _, pid := range []int{guardian, n.cmd.Process.Pid} {
-			if err := syscall.Kill(pid, signal); err != nil {
-				n.Fatal(err)
-			}
+	both := []int{guardian, n.cmd.Process.Pid}
+	for _, pid := range both {
+		processtest.Stop(n, pid)
+	}
+	for _, pid := range both {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			n.Fatal(err)
 		}
 	}
 	_ = n.cmd.Wait()

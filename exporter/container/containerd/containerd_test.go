@@ -19,6 +19,7 @@ import (
 	own "github.com/laxity/laxity/internal/daemon/containerd"
 	"github.com/laxity/laxity/internal/daemon/containerd/containerdtest"
 	"github.com/laxity/laxity/internal/pod"
+	"github.com/laxity/laxity/internal/process/processtest"
 )
 
 func open(t *testing.T, o ctrd.Options) *containerd.Engine {
@@ -280,8 +281,8 @@ func TestHungShim(t *testing.T) {
 	h := newHost(t, e)
 	hung, other := h.Run(t, "hung", nil), h.Run(t, "other", nil)
 	shim := parent(t, list(t, h.source)[hung].PID)
-	check(t, syscall.Kill(shim, syscall.SIGSTOP))
 	t.Cleanup(func() { check(t, syscall.Kill(shim, syscall.SIGCONT)) })
+	processtest.Stop(t, shim)
 	all := list(t, h.source)
 	if c := all[hung]; c.ID != hung || !c.Partial {
 		t.Errorf("the container whose shim hangs: %+v", c)
