@@ -73,7 +73,13 @@ func onContainerd(t *testing.T, c *own.Engine) rig {
 		g, err := kernel.Find(id)
 		check(t, err)
 		check(t, g.Set(frozen))
-		for is, err := g.Frozen(); is != frozen; is, err = g.Frozen() { // the kernel takes a moment
+		for asked := frozen; asked == frozen; { // the kernel takes a moment, in which an enforcer may undo it
+			is, err := g.Frozen()
+			check(t, err)
+			if is == frozen {
+				return
+			}
+			asked, err = g.Asked()
 			check(t, err)
 		}
 	}
