@@ -103,10 +103,12 @@ func watchTellsALife(t *testing.T, prefix string, host Host) {
 		renamer.Rename(t, id, prefix+"afterlife")
 		want = append(want, container.Renamed)
 	}
-	host.Stop(t, id)
-	host.Remove(t, id)
 	want = append(want, container.Died, container.Removed)
 	for i, kind := range want {
+		if kind == container.Died { // only now: an engine describes who was renamed when it tells of it
+			host.Stop(t, id)
+			host.Remove(t, id)
+		}
 		e := next(t, events, id)
 		// Docker learns of a pause from its runtime as well. Where that comes after the
 		// unpause, it tells of both once more.

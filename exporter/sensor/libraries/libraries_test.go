@@ -43,6 +43,7 @@ func TestLeasedFileStaysWatched(t *testing.T) {
 	}
 	watched := drivers{}
 	r := libraries.New(proc, watched)
+	libraries.SetLimit(r, time.Minute)
 	rescan := func() { // as Keep does at each tick
 		if trouble := libraries.Rescan(r); len(trouble) > 0 {
 			t.Errorf("trouble: %v", trouble)
