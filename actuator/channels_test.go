@@ -33,7 +33,7 @@ func TestStartLetsChannelsOn(t *testing.T) {
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, b.dir), MaxOff: time.Hour})
+	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, b.dir), Deadline: time.Minute, MaxOff: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,11 @@ func (s *fakeSource) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ch := make(chan *task.Snapshot, 1)
-	ch <- s.snapshot()
+	if s.before != nil {
+		ch <- s.before
+	} else {
+		ch <- s.snapshot()
+	}
 	s.watchers = append(s.watchers, ch)
 	context.AfterFunc(ctx, func() {
 		s.mu.Lock()

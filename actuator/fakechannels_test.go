@@ -107,7 +107,7 @@ func (v *divider) options(o *actuator.Options) {
 	o.Mechanisms.Channels, o.RunDir, o.Config.Arbitrate = v.driver, v.run, config.Always
 	dir := o.StateDir
 	o.Mechanisms.NewChannels = func() (arbiter.Channels, error) {
-		return channels.New(channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State})
+		return channels.New(channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State, Deadline: time.Minute})
 	}
 	o.StartOf = func(pid int) (uint64, bool) {
 		v.mu.Lock()

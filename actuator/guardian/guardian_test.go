@@ -80,9 +80,15 @@ func (p *post) guardian(o guardian.Options) *guardian.Guardian {
 // run runs a guardian until stop, or its own end.
 func (p *post) run(g *guardian.Guardian) (stop func(), done <-chan error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p.Cleanup(cancel)
-	ended := make(chan error, 1)
-	go func() { ended <- g.Run(ctx) }()
+	ended, gone := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		ended <- g.Run(ctx)
+	}()
+	p.Cleanup(func() {
+		cancel()
+		<-gone // it makes files in a folder that the test removes next
+	})
 	return cancel, ended
 }
 
@@ -635,11 +641,7 @@ func (p *post) release(s *stopped) (end context.CancelFunc, done <-chan error) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p.Cleanup(cancel)
-	ended := make(chan error, 1)
-	go func() { ended <- g.Run(ctx) }()
-	return cancel, ended
+	return p.run(g)
 }
 
 func TestTriesStoppedProcessesAgain(t *testing.T) {
