@@ -21,7 +21,7 @@ func TestContainersOnASimulatedGPU(t *testing.T) {
 	}
 	simtest.Docker(t)
 	simtest.Library(t)
-	rows, err := run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Args: map[string]string{"card": "3072"}})
+	rows, err := run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Args: map[string]string{"card": "3072", "quiet": "6s"}})
 	if errors.Is(err, rig.ErrNotGuarded) {
 		needtest.BPF.Skip(t, err)
 	}

@@ -58,7 +58,7 @@ func TestFullCardIsSwapped(t *testing.T) {
 	run := func(labels map[string]string) *simtest.Container {
 		labels[label] = image
 		c := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: labels, Args: []string{"--n", "512", "--repeat", "0", "--alloc-extra", "380"}})
-		c.Await(t, "launch")
+		c.Await(t, "holds") // from here on it may be swapped out, before its first launch too
 		return c
 	}
 	decisions := s.Actuator.Decisions().Watch(t.Context(), 0)
