@@ -59,6 +59,9 @@ func newSource() *fakeSource {
 }
 
 func (s *fakeSource) snapshot() *task.Snapshot {
+	if s.before != nil {
+		return s.before
+	}
 	// As it is read from JSON: without a monotonic clock.
 	snap := &task.Snapshot{Run: s.name, Sequence: s.seq, Time: time.Now().Round(0).Add(s.ahead), Age: s.age, Node: "here", Health: s.health}
 	snap.GPUs = append(snap.GPUs, s.gpus...)
@@ -77,9 +80,6 @@ func (s *fakeSource) Snapshot(context.Context) (*task.Snapshot, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	if s.before != nil {
-		return s.before, nil
-	}
 	return s.snapshot(), nil
 }
 
@@ -87,11 +87,7 @@ func (s *fakeSource) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ch := make(chan *task.Snapshot, 1)
-	if s.before != nil {
-		ch <- s.before
-	} else {
-		ch <- s.snapshot()
-	}
+	ch <- s.snapshot()
 	s.watchers = append(s.watchers, ch)
 	context.AfterFunc(ctx, func() {
 		s.mu.Lock()

@@ -42,11 +42,7 @@ func startWith(t *testing.T, opt exporter.Options) *running {
 	if !mayHang {
 		opt.DeviceTimeout = patience
 	}
-	e, err := exporter.New(opt)
-	// Who opens a simulated GPU waits 2 s for it; a busy machine takes longer.
-	for end := time.Now().Add(patience); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end); {
-		e, err = exporter.New(opt)
-	}
+	e, err := simtest.Opened(func() (*exporter.Exporter, error) { return exporter.New(opt) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +60,27 @@ func startWith(t *testing.T, opt exporter.Options) *running {
 	}
 	t.Cleanup(r.stop)
 	return r
+}
+
+// sensed runs tasks until the sensor sees the start of one, and returns how many. An exporter knows
+// the host's libcuda before any task; it must find the stand-in in a container first, and the device
+// lists a task also where its driver is not watched yet. run returns the nth one's container.
+func (r *running) sensed(run func(n int) (id string)) int {
+	r.t.Helper()
+	const most = 5
+	for n := 1; n <= most; n++ {
+		id, seen := run(n), false
+		r.await("a task that is over", func(s *task.Snapshot) bool {
+			x, over := taskOf(s.Ended, id)
+			seen = x.Start.Source == s.Health.Sensor
+			return over
+		})
+		if seen {
+			return n
+		}
+	}
+	r.t.Fatalf("the sensor saw no start of %d tasks", most)
+	return 0
 }
 
 // await returns the first snapshot that satisfies ok.

@@ -115,7 +115,13 @@ func TestTasksOfPods(t *testing.T) {
 func tasksOfPods(t *testing.T, w podWorld, choice engine.Choice) {
 	e := startWith(t, exporter.Options{Node: "test", Device: "sim:" + w.gpu.Socket, MaxEnded: 2*(*podTasks) + 10, Engine: choice})
 	<-e.Ready()
-	first := w.showLibrary(t, e)
+	first := e.sensed(func(n int) string {
+		id, err := w.run(t.Context(), e, containerd.Pod{Namespace: "first", Name: fmt.Sprintf("train-%d", n)}, true, "--n", "64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	})
 	count := *podTasks
 	if testing.Short() {
 		count = 8
@@ -182,30 +188,6 @@ func tasksOfPods(t *testing.T, w podWorld, choice engine.Choice) {
 	if series != first+count {
 		t.Errorf("%d series of tasks in pods, want %d", series, first+count)
 	}
-}
-
-// showLibrary runs pods until the exporter's sensor sees one start, and returns how many. An exporter
-// knows the host's libcuda before any task; it must find the stand-in in a container first.
-func (w podWorld) showLibrary(t *testing.T, e *running) int {
-	t.Helper()
-	for n := 1; n <= 5; n++ {
-		pod := containerd.Pod{Namespace: "first", Name: fmt.Sprintf("train-%d", n)}
-		id, err := w.run(t.Context(), e, pod, true, "--n", "64")
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := false
-		e.await("the task of a first pod", func(s *task.Snapshot) bool {
-			i := slices.IndexFunc(s.Ended, func(ended task.Task) bool { return ended.ContainerID == id })
-			seen = i >= 0 && s.Ended[i].Start.Source == s.Health.Sensor
-			return i >= 0
-		})
-		if seen {
-			return n
-		}
-	}
-	t.Fatal("the sensor saw no start of five pods")
-	return 0
 }
 
 // A person changes the deadline of a pod's container by its name, which has slashes.

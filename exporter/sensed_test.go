@@ -151,18 +151,9 @@ func TestShortTasksInAForkStorm(t *testing.T) {
 	// container that has it, as NVIDIA's is before any.
 	first := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: label, Args: []string{"--context-only", "--hold", "600"}})
 	e.await("the first task", inState(first.ID, task.Running))
-	// The device lists a task also where the driver is not watched yet.
-	for tries, sensed := 0, false; !sensed; tries++ {
-		if tries == 5 {
-			t.Fatal("the sensor saw no start of five tasks")
-		}
-		c := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: label, Args: []string{"--context-only", "--hold", "3"}})
-		e.await("a task that is over", func(s *task.Snapshot) bool {
-			x, over := taskOf(s.Ended, c.ID)
-			sensed = x.Start.Source == task.SourceUprobe
-			return over
-		})
-	}
+	e.sensed(func(int) string {
+		return gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: label, Args: []string{"--context-only", "--hold", "3"}}).ID
+	})
 
 	// As the daemon does, with the storm in a group of its own, as tenants are.
 	if err := priority.Raise(-10); err != nil {

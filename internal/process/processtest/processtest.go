@@ -47,9 +47,8 @@ func running(pid int) (tids []string, err error) {
 		return nil, err
 	}
 	for _, thread := range threads {
-		stat, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "stat"))
-		// The state stands after the name, which stands in brackets and may hold some itself.
-		if err != nil || !bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T")) {
+		status, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "status"))
+		if err != nil || !bytes.Contains(status, []byte("\nState:\tT")) {
 			tids = append(tids, thread.Name())
 		}
 	}

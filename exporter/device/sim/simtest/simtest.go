@@ -79,13 +79,20 @@ func (s *Server) Resume(t testing.TB) {
 	}()
 }
 
+// Opened calls open, which dials a simulated GPU, until that answers in time. sim.Dial waits 2 s for
+// it; a busy machine takes longer.
+func Opened[T any](open func() (T, error)) (opened T, err error) {
+	opened, err = open()
+	for end := time.Now().Add(patience); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end); {
+		opened, err = open()
+	}
+	return opened, err
+}
+
 // Dial returns a device that reads s over its socket.
 func (s *Server) Dial(t testing.TB) device.Device {
 	t.Helper()
-	d, err := sim.Dial(s.Socket)
-	for end := time.Now().Add(patience); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end); {
-		d, err = sim.Dial(s.Socket)
-	}
+	d, err := Opened(func() (device.Device, error) { return sim.Dial(s.Socket) })
 	if err != nil {
 		t.Fatal(err)
 	}
