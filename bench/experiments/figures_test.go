@@ -40,9 +40,9 @@ var sources = map[string][]claim{
 		{"4.3", "cost|100|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|100|nvidia-smi + docker top|RssAnon MiB", 0},
 	},
 	"observing 100 containers": {
-		{"1.38", "peers|100|laxity|1|CPU s A MINUTE", 0}, {"38", "peers|100|laxity|1|RSS MiB", 0}, {"100", "peers|100|laxity|1|GPU TASKS", 0},
-		{"10.5", "peers|100|cadvisor|1|CPU s A MINUTE", 0}, {"51", "peers|100|cadvisor|1|RSS MiB", 0}, {"0", "peers|100|cadvisor|1|GPU TASKS", 0},
-		{"0.45", "peers|100|nvidia-gpu-exporter|1|CPU s A MINUTE", 0}, {"18", "peers|100|nvidia-gpu-exporter|1|RSS MiB", 0}, {"0", "peers|100|nvidia-gpu-exporter|1|GPU TASKS", 0},
+		{"2.34", "peers|100|laxity|1|CPU s A MINUTE", 0}, {"38", "peers|100|laxity|1|RSS MiB", 0}, {"100", "peers|100|laxity|1|GPU TASKS", 0},
+		{"20.0", "peers|100|cadvisor|1|CPU s A MINUTE", 0}, {"54", "peers|100|cadvisor|1|RSS MiB", 0}, {"0", "peers|100|cadvisor|1|GPU TASKS", 0},
+		{"0.78", "peers|100|nvidia-gpu-exporter|1|CPU s A MINUTE", 0}, {"18", "peers|100|nvidia-gpu-exporter|1|RSS MiB", 0}, {"0", "peers|100|nvidia-gpu-exporter|1|GPU TASKS", 0},
 	},
 	"a PyTorch step": {
 		{"1.000", "overhead|small|process|RATIO", 0}, {"0.980", "overhead|small|busy|RATIO", 0}, {"0.962 to 1.01", "overhead|small|busy|25–75 %", 0},
