@@ -107,7 +107,7 @@ func (v *divider) options(o *actuator.Options) {
 	o.Mechanisms.Channels, o.RunDir, o.Config.Arbitrate = v.driver, v.run, config.Always
 	dir := o.StateDir
 	o.Mechanisms.NewChannels = func() (arbiter.Channels, error) {
-		return channels.New(channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State, Deadline: time.Minute})
+		return channels.New(v.channels(dir))
 	}
 	o.StartOf = func(pid int) (uint64, bool) {
 		v.mu.Lock()
@@ -115,6 +115,12 @@ func (v *divider) options(o *actuator.Options) {
 		p, ok := v.live[pid]
 		return p.Start, ok
 	}
+}
+
+// channels are the options of an actuator that keeps its state in dir. All calls for a process have
+// a minute together: a busy machine takes longer than the second that they have else.
+func (v *divider) channels(dir string) channels.Options {
+	return channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State, Deadline: time.Minute}
 }
 
 // State is that of the bench, not the machine's.
@@ -167,7 +173,7 @@ func (v *divider) awaitOwn(all ...rm.Process) {
 // awaitNothingOnRecord: whoever looks at the folder alone finds nothing to undo.
 func (v *divider) awaitNothingOnRecord() {
 	v.Helper()
-	e, err := channels.New(channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, v.dir), State: v.State})
+	e, err := channels.New(v.channels(v.dir))
 	if err != nil {
 		v.Fatal(err)
 	}

@@ -72,7 +72,9 @@ func newGangBench(t *testing.T, mode config.SeveralMode) *gangBench {
 		dir := o.StateDir
 		o.Mechanisms.SeveralGPUs, o.Metrics = mode, b.metrics
 		o.Mechanisms.NewChannels = func() (arbiter.Channels, error) {
-			return channels.New(channels.Options{Driver: b.asOne, Dir: channels.Folder(b.run, dir), State: b.State, Deadline: time.Minute, AsOne: mode == config.SeveralAsOne})
+			several := b.channels(dir)
+			several.Driver, several.AsOne = b.asOne, mode == config.SeveralAsOne
+			return channels.New(several)
 		}
 	})
 	b.source.together(func() { // nobody sees the job while it has one rank
