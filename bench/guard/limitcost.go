@@ -42,10 +42,11 @@ type phase struct {
 func (b *bed) costs(parent context.Context) (rows []bench.Row) {
 	for _, c := range []struct {
 		name, env string
-		turns     int
-	}{{normal, "", 10}, {noCache, "PYTORCH_NO_CUDA_MEMORY_CACHING=1", 4}} {
+		turns     int // with and without the guard, one after another in one process
+		processes int // for each way, where each has its own
+	}{{normal, "", 40, 5}, {noCache, "PYTORCH_NO_CUDA_MEMORY_CACHING=1", 10, 2}} {
 		if b.env.Quick {
-			c.turns = 2
+			c.turns, c.processes = 2, 1
 		}
 		b.env.Log("cost: %s", c.name)
 		ctx, cancel := context.WithTimeout(parent, caseTime+time.Duration(c.turns)*turn)
@@ -53,7 +54,7 @@ func (b *bed) costs(parent context.Context) (rows []bench.Row) {
 		cancel()
 		rows = append(rows, b.orError(c.name, found, err)...)
 		if b.hami != "" {
-			found, err := b.costApart(parent, c.name+apart, c.env, c.turns/2)
+			found, err := b.costApart(parent, c.name+apart, c.env, c.processes)
 			rows = append(rows, b.orError(c.name+apart, found, err)...)
 		}
 	}
