@@ -116,9 +116,10 @@ var sources = map[string][]claim{
 	"an allocation below": {{"9.7", "guard#guard_alloc_us_q1", 0}, {"11.4", "guard#guard_alloc_us_q3", 0}, {"49", "guard|without|ALLOCATION µs, MEDIAN", 0}},
 	"one near the limit":  {{"447", "guard#guard_asked_us", 0}, {"49", "guard|without|ALLOCATION µs, MEDIAN", 0}},
 	"a training step of PyTorch": {
-		{"18.7", "limits|training step|laxity|REFUSED", 0}, {"17.6", "limits|training step|without|REFUSED", 0},
-		{"93.1", "limits|training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1|laxity|REFUSED", 0},
-		{"89.4", "limits|training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1|without|REFUSED", 0},
+		{"0.1", "limits#guard_step_more_ms_q1", 0}, {"0.8", "limits#guard_step_more_ms_q3", 0},
+		{"2.4", "limits#guard_step_no_caching_more_ms_q1", 0}, {"9.0", "limits#guard_step_no_caching_more_ms_q3", 0},
+		{"15.8", "limits|training step|without|REFUSED", 0},
+		{"70.4", "limits|training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1|without|REFUSED", 0},
 	},
 	"a container swapped out and back 500": {
 		{"500", "swapcycles#swap_cycles", 0}, {"0", "swapcycles#swap_cycles_lost", 0}, {"0", "swapcycles#swap_cycles_wrong", 0}, {"391", "swapcycles|500|RESULTS", 0},

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +72,8 @@ func TestHAMiIsComparedSubjectBySubject(t *testing.T) {
 	rows := []bench.Row{
 		subject("cuMemAlloc", without, 0, most), subject("cuMemAlloc", guarded, 1, limit), subject("cuMemAlloc", hamiCore, 1, limit),
 		subject("CUDA graph, nodes by hand", without, 0, most), subject("CUDA graph, nodes by hand", guarded, 1, limit), subject("CUDA graph, nodes by hand", hamiCore, 0, most),
-		step(normal, without, 0.01), step(normal, guarded, 0.01),
+		step(normal, without, 0.01), step(normal, guarded, 0.012), step(normal, without, 0.02), step(normal, guarded, 0.021),
+		step(normal, without, 0.03), step(normal, guarded, 0.03),
 		step(normal+apart, without, 0.02), step(normal+apart, guarded, 0.02), step(normal+apart, hamiCore, 0.03),
 	}
 	got := map[string]bench.Figure{}
@@ -87,11 +89,15 @@ func TestHAMiIsComparedSubjectBySubject(t *testing.T) {
 	if f := got["limits_hami_core_most_over"]; f.Value != 3*1024 {
 		t.Errorf("what slipped: %+v", f)
 	}
-	if f := got["hami_core_step_ms"]; f.Value != 30 || f.Ratio != 1.5 { // against its own process, not the attached one
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+	if f := got["hami_core_step_more_ms"]; !near(f.Value, 10) || f.Ratio != 1.5 { // against its own process, not the attached one
 		t.Errorf("a step: %+v", f)
 	}
-	if f := got["guard_step_ms"]; f.Ratio != 1 {
+	if f := got["guard_step_more_ms"]; !near(f.Value, 1) || !near(f.Ratio, 1.05) || f.Runs != 3 { // pair by pair
 		t.Errorf("our step: %+v", f)
+	}
+	if q1, q3 := got["guard_step_more_ms_q1"], got["guard_step_more_ms_q3"]; !near(q1.Value, 0.5) || !near(q3.Value, 1.5) {
+		t.Errorf("its quartiles: %+v, %+v", q1, q3)
 	}
 	if lines := limitTable(rows); len(lines) != 1+6+5 {
 		t.Errorf("%d lines: %q", len(lines), lines)

@@ -76,15 +76,17 @@ var limitWays = []string{without, guarded, hamiCore}
 func limitFigures(rows []bench.Row) []bench.Figure {
 	out := slices.Concat(holds(rows, guarded, "limits"), holds(rows, hamiCore, "limits_hami_core"))
 	for _, c := range []struct{ figure, name, way string }{
-		{"guard_step_ms", normal, guarded}, {"guard_step_no_caching_ms", noCache, guarded},
-		{"guard_step_apart_ms", normal + apart, guarded}, {"guard_step_no_caching_apart_ms", noCache + apart, guarded},
-		{"hami_core_step_ms", normal + apart, hamiCore}, {"hami_core_step_no_caching_ms", noCache + apart, hamiCore},
+		{"guard_step_more", normal, guarded}, {"guard_step_no_caching_more", noCache, guarded},
+		{"guard_step_apart_more", normal + apart, guarded}, {"guard_step_no_caching_apart_more", noCache + apart, guarded},
+		{"hami_core_step_more", normal + apart, hamiCore}, {"hami_core_step_no_caching_more", noCache + apart, hamiCore},
 	} {
-		base, with := stepOf(rows, c.name, without), stepOf(rows, c.name, c.way)
-		out = append(out, bench.Figure{
-			Name: c.figure, Value: 1000 * bench.Median(with), Unit: "ms", Against: without,
-			Ratio: bench.Median(with) / bench.Median(base), Runs: len(with),
-		})
+		more, ratios := stepsBeside(rows, c.name, c.way)
+		for _, q := range []struct {
+			suffix string
+			at     float64
+		}{{"_ms", 0.5}, {"_ms_q1", 0.25}, {"_ms_q3", 0.75}} {
+			out = append(out, added(c.figure+q.suffix, "ms", 1e3, more, ratios, q.at))
+		}
 	}
 	return out
 }
@@ -131,6 +133,11 @@ func stepOf(rows []bench.Row, name, way string) []float64 {
 	})
 }
 
+// stepsBeside compares the steps of a training with a guard with those of the turn, or process, before it without one.
+func stepsBeside(rows []bench.Row, name, way string) (more, ratios []float64) {
+	return beside(stepOf(rows, name, without), stepOf(rows, name, way))
+}
+
 // wentOn says how many processes did, and what kept the others from it.
 func wentOn(r bench.Row) string {
 	text := fmt.Sprintf("%.0f of %.0f", r.Num("on"), r.Num("processes"))
@@ -165,10 +172,16 @@ func limitTable(rows []bench.Row) [][]string {
 	}
 	for _, name := range []string{normal, noCache, normal + apart, noCache + apart} {
 		for _, way := range limitWays {
-			if v := stepOf(rows, name, way); len(v) > 0 {
-				ratio := bench.Median(v) / bench.Median(stepOf(rows, name, without))
-				out = append(out, []string{name, way, "-", "-", "-", fmt.Sprintf("%.3f ms a step, × %.4f", 1000*bench.Median(v), ratio), "-", "-"})
+			v := stepOf(rows, name, way)
+			if len(v) == 0 {
+				continue
 			}
+			text := fmt.Sprintf("%.3f ms a step", 1e3*bench.Median(v))
+			if more, _ := stepsBeside(rows, name, way); way != without && len(more) > 0 {
+				text += fmt.Sprintf(", %+.2f beside without (%+.2f to %+.2f)",
+					1e3*bench.Median(more), 1e3*bench.Quantile(more, 0.25), 1e3*bench.Quantile(more, 0.75))
+			}
+			out = append(out, []string{name, way, "-", "-", "-", text, "-", "-"})
 		}
 	}
 	return out

@@ -26,10 +26,11 @@ process. The limit is 1 GiB, or 3 GiB for 3 processes together, contexts include
 with the memory guard at the same time, in two containers. Held is the most that the device reported for the container.
 A program went on if it could use memory again after it had freed some, step by step (PyTorch: with
 torch.cuda.empty_cache()). Freed is how many steps that took, and obstacle is what last prevented it. The guard works
-alone: no container is paused for exceeding a limit. Cost: a program runs in a container while the guard is attached to
-it (limit 64 GiB) and detached, every 2 s; the figure of a way is the median of its steps. hami-core, if its library is
-given, is HAMi-core with the same limits, preloaded into the program, which then runs while no other does; what training pays
-is measured with a process for each way, too, because a library cannot be taken out of one.`
+alone: no container is paused for exceeding a limit. Cost: a program trains in a container while the guard is attached to
+it (limit 64 GiB) and detached, 2 s each, in turns. The time of a way is the median of its turns' medians; what the guard
+adds is the median of what each turn with it takes more than the turn before it, with quartiles. hami-core, if its library
+is given, is HAMi-core with the same limits, preloaded into the program, which then runs while no other does; what training
+pays is measured with a process for each way, too, because a library cannot be taken out of one.`
 
 var (
 	//go:embed src/steps.c

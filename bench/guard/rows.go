@@ -9,20 +9,29 @@ import (
 
 func of(rows []bench.Row, way, key string) float64 { return bench.Median(bench.Known(rows, way, key)) }
 
-// beside compares the median allocation of a way with that of the same run without a guard: what it takes more, seconds, and the
-// ratio, run by run. Runs differ by more than a guard costs.
-func beside(rows []bench.Row, way string) (more, ratios []float64) {
-	bare, guarded := bench.Known(rows, without, "median"), bench.Known(rows, way, "median")
-	for i := range min(len(bare), len(guarded)) {
-		more, ratios = append(more, guarded[i]-bare[i]), append(ratios, guarded[i]/bare[i])
+// beside compares times with a guard with those without it that were measured next to them: what the guard adds, seconds, and
+// the ratio, pair by pair. Pairs differ by more than a guard costs.
+func beside(bare, with []float64) (more, ratios []float64) {
+	for i := range min(len(bare), len(with)) {
+		more, ratios = append(more, with[i]-bare[i]), append(ratios, with[i]/bare[i])
 	}
 	return more, ratios
 }
 
+// allocations compares the median allocation of a way with that without a guard, run by run.
+func allocations(rows []bench.Row, way string) (more, ratios []float64) {
+	return beside(bench.Known(rows, without, "median"), bench.Known(rows, way, "median"))
+}
+
+// added is a figure of what a guard adds: a quantile of the pairs of beside, in a unit of so many a second.
+func added(name, unit string, aSecond float64, more, ratios []float64, q float64) bench.Figure {
+	return bench.Figure{Name: name, Value: aSecond * bench.Quantile(more, q), Unit: unit, Against: without, Ratio: bench.Quantile(ratios, q), Runs: len(more)}
+}
+
 func figures(rows []bench.Row) []bench.Figure {
 	cost := func(name, way string, q float64) bench.Figure {
-		more, ratios := beside(rows, way)
-		return bench.Figure{Name: name, Value: 1e6 * bench.Quantile(more, q), Unit: "µs", Against: without, Ratio: bench.Quantile(ratios, q), Runs: len(more)}
+		more, ratios := allocations(rows, way)
+		return added(name, "µs", 1e6, more, ratios, q)
 	}
 	fits, bare := of(rows, limited, "fits"), of(rows, without, "fits")
 	return []bench.Figure{
@@ -42,7 +51,7 @@ func table(rows []bench.Row) [][]string {
 			return fmt.Sprintf(format, unit*v)
 		}
 		line := []string{way, cell(of(rows, way, "median"), 1e6, "%.2f"), cell(of(rows, way, "p99"), 1e6, "%.2f"), "-", "-"}
-		if more, _ := beside(rows, way); len(more) > 0 && way != without {
+		if more, _ := allocations(rows, way); len(more) > 0 && way != without {
 			line[3] = fmt.Sprintf("%+.2f", 1e6*bench.Median(more))
 			line[4] = fmt.Sprintf("%+.2f to %+.2f", 1e6*bench.Quantile(more, 0.25), 1e6*bench.Quantile(more, 0.75))
 		}
