@@ -47,7 +47,7 @@ func figures(rows []bench.Row) []bench.Figure {
 			predicted := bench.Column(rows, "seconds", of(way, predictive, n))
 			out = append(out, bench.Figure{Name: name("decision_predictive_p99", "ms"), Value: 1000 * bench.P99(predicted), Unit: "ms", Runs: len(predicted)})
 			for _, kind := range []string{"decision", "evaluation"} {
-				used := bench.Column(rows, "seconds", of(way, kind+" CPU", n))
+				used := processorTimes(rows, way, kind, n)
 				out = append(out, bench.Figure{Name: name(kind+"_cpu", "ms"), Value: 1000 * bench.Median(used), Unit: "ms", Runs: len(used)})
 			}
 			written := bench.Column(rows, "write_seconds", of(way, "decision", n))
@@ -62,6 +62,16 @@ func figures(rows []bench.Row) []bench.Figure {
 		out = append(out, bench.Figure{Name: "series_per_node" + suffix[way], Value: bench.Quantile(count, 1), Unit: "series", Runs: len(count)})
 	}
 	return out
+}
+
+// processorTimes are those of decisions or evaluations. A server's evaluation is a difference: with the rules less without. Where it
+// is not above 0, the server used all processors without them too, and nothing is known.
+func processorTimes(rows []bench.Row, way, kind string, nodes float64) []float64 {
+	used := bench.Column(rows, "seconds", of(way, kind+" CPU", nodes))
+	if way == server && kind == "evaluation" {
+		used = slices.DeleteFunc(used, func(s float64) bool { return s <= 0 })
+	}
+	return used
 }
 
 // growth is the exponent by which the median grows with the number of nodes, from
@@ -104,7 +114,7 @@ func table(rows []bench.Row) [][]string {
 			lines = append(lines, []string{bench.Number(n), way, fmt.Sprint(len(took)), ms(bench.Median(took)), ms(bench.P99(took)),
 				median(way, "seconds", quiet+" CPU", n), median(way, "write_seconds", quiet, n), ms(bench.Median(loaded)), ms(bench.P99(loaded)),
 				ms(bench.Median(predicted)), ms(bench.P99(predicted)), median(way, "seconds", crowded, n), explained,
-				median(way, "seconds", "evaluation", n), median(way, "seconds", "evaluation CPU", n),
+				median(way, "seconds", "evaluation", n), ms(bench.Median(processorTimes(rows, way, "evaluation", n))),
 				bench.Number(bench.Median(bench.Column(rows, "bytes", of(way, "memory", n))) / (1 << 20)),
 				bench.Number(bench.Quantile(bench.Column(rows, "series_per_node", of(way, "series", n)), 1))})
 		}

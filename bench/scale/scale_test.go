@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +122,36 @@ func TestP99NeedsSamples(t *testing.T) {
 				t.Errorf("%q, want the p99 %s", line, tt.want)
 			}
 		})
+	}
+}
+
+// A server that computes all the time hides what its rules take; an engine whose evaluation takes less than the clock shows takes none.
+func TestWhatRulesTakeMayBeUnknown(t *testing.T) {
+	row := func(way string, seconds float64) bench.Row {
+		return bench.Row{"way": way, "kind": "evaluation CPU", "nodes": 10, "seconds": seconds}
+	}
+	for name, c := range map[string]struct {
+		row  bench.Row
+		want string // the figure's name; empty: there is none
+		cell string
+	}{
+		"the server takes more with rules": {row(server, 0.25), "evaluation_cpu_ms_10", "250"},
+		"no less without":                  {row(server, -0.1), "", "-"},
+		"the same":                         {row(server, 0), "", "-"},
+		"the engine, below a tick":         {row(embedded, 0), "evaluation_cpu_embedded_ms_10", "0"},
+	} {
+		way := c.row.Str("way")
+		rows := []bench.Row{c.row, {"way": way, "kind": "decision", "nodes": 10, "seconds": 0.01}}
+		got := ""
+		for _, f := range Experiment().FiguresOf(rows) {
+			if strings.HasPrefix(f.Name, "evaluation_cpu") {
+				got = f.Name
+			}
+		}
+		lines := table(rows)
+		if at := slices.Index(lines[0], "RULES CPU ms"); got != c.want || lines[1][at] != c.cell {
+			t.Errorf("%s: figure %q, cell %q", name, got, lines[1][at])
+		}
 	}
 }
 

@@ -298,7 +298,7 @@ func (p *promServer) evaluationCPU(ctx context.Context, n int, interval time.Dur
 		}
 		used[i] = after.CPU - before.CPU
 	}
-	return []bench.Row{{"kind": "evaluation CPU", "seconds": max(0, (used[0]-used[1]).Seconds()/float64(n))},
+	return []bench.Row{{"kind": "evaluation CPU", "seconds": (used[0] - used[1]).Seconds() / float64(n)},
 		{"kind": "scrape CPU", "seconds": used[1].Seconds() / float64(n)}}, errors.Join(p.write(interval, true), syscall.Kill(p.PID, syscall.SIGHUP))
 }
 
