@@ -65,7 +65,7 @@ func figures(rows []bench.Row) []bench.Figure {
 }
 
 // processorTimes are those of decisions or evaluations. A server's evaluation is a difference: with the rules less without. Where it
-// is not above 0, the server used all processors without them too, and nothing is known.
+// is not above 0, what else the server does varies by more than the rules take, and nothing is known.
 func processorTimes(rows []bench.Row, way, kind string, nodes float64) []float64 {
 	used := bench.Column(rows, "seconds", of(way, kind+" CPU", nodes))
 	if way == server && kind == "evaluation" {

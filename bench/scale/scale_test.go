@@ -125,7 +125,7 @@ func TestP99NeedsSamples(t *testing.T) {
 	}
 }
 
-// A server that computes all the time hides what its rules take; an engine whose evaluation takes less than the clock shows takes none.
+// What else a server does may hide what its rules take; an engine whose evaluation takes less than the clock shows takes none.
 func TestWhatRulesTakeMayBeUnknown(t *testing.T) {
 	row := func(way string, seconds float64) bench.Row {
 		return bench.Row{"way": way, "kind": "evaluation CPU", "nodes": 10, "seconds": seconds}
