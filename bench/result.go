@@ -255,6 +255,11 @@ func Quantile(values []float64, q float64) float64 {
 // Median is the 0.5-quantile.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
+// Quartiles makes the figures of a median and of the quartiles beside it: name, name_q1 and name_q3.
+func Quartiles(name string, figure func(name string, q float64) Figure) []Figure {
+	return []Figure{figure(name, 0.5), figure(name+"_q1", 0.25), figure(name+"_q3", 0.75)}
+}
+
 // Max is the greatest value; NaN without values. NaN values are left out.
 func Max(values []float64) float64 { return Quantile(values, 1) }
 

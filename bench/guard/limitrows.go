@@ -76,17 +76,11 @@ var limitWays = []string{without, guarded, hamiCore}
 func limitFigures(rows []bench.Row) []bench.Figure {
 	out := slices.Concat(holds(rows, guarded, "limits"), holds(rows, hamiCore, "limits_hami_core"))
 	for _, c := range []struct{ figure, name, way string }{
-		{"guard_step_more", normal, guarded}, {"guard_step_no_caching_more", noCache, guarded},
-		{"guard_step_apart_more", normal + apart, guarded}, {"guard_step_no_caching_apart_more", noCache + apart, guarded},
-		{"hami_core_step_more", normal + apart, hamiCore}, {"hami_core_step_no_caching_more", noCache + apart, hamiCore},
+		{"guard_step_more_ms", normal, guarded}, {"guard_step_no_caching_more_ms", noCache, guarded},
+		{"guard_step_apart_more_ms", normal + apart, guarded}, {"guard_step_no_caching_apart_more_ms", noCache + apart, guarded},
+		{"hami_core_step_more_ms", normal + apart, hamiCore}, {"hami_core_step_no_caching_more_ms", noCache + apart, hamiCore},
 	} {
-		more, ratios := stepsBeside(rows, c.name, c.way)
-		for _, q := range []struct {
-			suffix string
-			at     float64
-		}{{"_ms", 0.5}, {"_ms_q1", 0.25}, {"_ms_q3", 0.75}} {
-			out = append(out, added(c.figure+q.suffix, "ms", 1e3, more, ratios, q.at))
-		}
+		out = append(out, addedToStep(rows, c.name, c.way).quartiles(c.figure, "ms", 1e3)...)
 	}
 	return out
 }
@@ -133,9 +127,9 @@ func stepOf(rows []bench.Row, name, way string) []float64 {
 	})
 }
 
-// stepsBeside compares the steps of a training with a guard with those of the turn, or process, before it without one.
-func stepsBeside(rows []bench.Row, name, way string) (more, ratios []float64) {
-	return beside(stepOf(rows, name, without), stepOf(rows, name, way))
+// addedToStep is what a way adds to the median step of a turn, or of a process.
+func addedToStep(rows []bench.Row, name, way string) added {
+	return addedTo(stepOf(rows, name, without), stepOf(rows, name, way))
 }
 
 // wentOn says how many processes did, and what kept the others from it.
@@ -177,9 +171,9 @@ func limitTable(rows []bench.Row) [][]string {
 				continue
 			}
 			text := fmt.Sprintf("%.3f ms a step", 1e3*bench.Median(v))
-			if more, _ := stepsBeside(rows, name, way); way != without && len(more) > 0 {
-				text += fmt.Sprintf(", %+.2f beside without (%+.2f to %+.2f)",
-					1e3*bench.Median(more), 1e3*bench.Quantile(more, 0.25), 1e3*bench.Quantile(more, 0.75))
+			if a := addedToStep(rows, name, way); len(a.seconds) > 0 && way != without {
+				median, quartiles := a.text(1e3)
+				text += fmt.Sprintf(", %s beside without (%s)", median, quartiles)
 			}
 			out = append(out, []string{name, way, "-", "-", "-", text, "-", "-"})
 		}

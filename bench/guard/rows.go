@@ -9,36 +9,44 @@ import (
 
 func of(rows []bench.Row, way, key string) float64 { return bench.Median(bench.Known(rows, way, key)) }
 
-// beside compares times with a guard with those without it that were measured next to them: what the guard adds, seconds, and
-// the ratio, pair by pair. Pairs differ by more than a guard costs.
-func beside(bare, with []float64) (more, ratios []float64) {
+// added is what a guard adds, pair by pair of a time with it and the time without it that was measured next to it. Pairs differ by more
+// than a guard costs.
+type added struct{ seconds, ratios []float64 }
+
+func addedTo(bare, with []float64) (a added) {
 	for i := range min(len(bare), len(with)) {
-		more, ratios = append(more, with[i]-bare[i]), append(ratios, with[i]/bare[i])
+		a.seconds, a.ratios = append(a.seconds, with[i]-bare[i]), append(a.ratios, with[i]/bare[i])
 	}
-	return more, ratios
+	return a
 }
 
-// allocations compares the median allocation of a way with that without a guard, run by run.
-func allocations(rows []bench.Row, way string) (more, ratios []float64) {
-	return beside(bench.Known(rows, without, "median"), bench.Known(rows, way, "median"))
+// addedToAllocation is what a way adds to the median allocation, run by run.
+func addedToAllocation(rows []bench.Row, way string) added {
+	return addedTo(bench.Known(rows, without, "median"), bench.Known(rows, way, "median"))
 }
 
-// added is a figure of what a guard adds: a quantile of the pairs of beside, in a unit of so many a second.
-func added(name, unit string, aSecond float64, more, ratios []float64, q float64) bench.Figure {
-	return bench.Figure{Name: name, Value: aSecond * bench.Quantile(more, q), Unit: unit, Against: without, Ratio: bench.Quantile(ratios, q), Runs: len(more)}
+// figure is a quantile of it, in a unit of which a second has so many.
+func (a added) figure(name, unit string, inSecond, q float64) bench.Figure {
+	return bench.Figure{Name: name, Value: inSecond * bench.Quantile(a.seconds, q), Unit: unit, Against: without, Ratio: bench.Quantile(a.ratios, q), Runs: len(a.seconds)}
+}
+
+// quartiles are its median and its quartiles.
+func (a added) quartiles(name, unit string, inSecond float64) []bench.Figure {
+	return bench.Quartiles(name, func(name string, q float64) bench.Figure { return a.figure(name, unit, inSecond, q) })
+}
+
+// text is its median and its quartiles for people.
+func (a added) text(inSecond float64) (median, quartiles string) {
+	at := func(q float64) float64 { return inSecond * bench.Quantile(a.seconds, q) }
+	return fmt.Sprintf("%+.2f", at(0.5)), fmt.Sprintf("%+.2f to %+.2f", at(0.25), at(0.75))
 }
 
 func figures(rows []bench.Row) []bench.Figure {
-	cost := func(name, way string, q float64) bench.Figure {
-		more, ratios := allocations(rows, way)
-		return added(name, "µs", 1e6, more, ratios, q)
-	}
 	fits, bare := of(rows, limited, "fits"), of(rows, without, "fits")
-	return []bench.Figure{
-		cost("guard_alloc_us", passed, 0.5), cost("guard_alloc_us_q1", passed, 0.25), cost("guard_alloc_us_q3", passed, 0.75),
-		cost("guard_asked_us", granted, 0.5), cost("guard_denied_us", denied, 0.5),
-		{Name: "guard_steps_at_1gib", Value: fits, Unit: "× 128 MiB", Against: without, Ratio: fits / bare, Runs: len(bench.Known(rows, limited, "fits"))},
-	}
+	return append(addedToAllocation(rows, passed).quartiles("guard_alloc_us", "µs", 1e6),
+		addedToAllocation(rows, granted).figure("guard_asked_us", "µs", 1e6, 0.5), addedToAllocation(rows, denied).figure("guard_denied_us", "µs", 1e6, 0.5),
+		bench.Figure{Name: "guard_steps_at_1gib", Value: fits, Unit: "× 128 MiB", Against: without, Ratio: fits / bare, Runs: len(bench.Known(rows, limited, "fits"))},
+	)
 }
 
 func table(rows []bench.Row) [][]string {
@@ -51,9 +59,8 @@ func table(rows []bench.Row) [][]string {
 			return fmt.Sprintf(format, unit*v)
 		}
 		line := []string{way, cell(of(rows, way, "median"), 1e6, "%.2f"), cell(of(rows, way, "p99"), 1e6, "%.2f"), "-", "-"}
-		if more, _ := allocations(rows, way); len(more) > 0 && way != without {
-			line[3] = fmt.Sprintf("%+.2f", 1e6*bench.Median(more))
-			line[4] = fmt.Sprintf("%+.2f to %+.2f", 1e6*bench.Quantile(more, 0.25), 1e6*bench.Quantile(more, 0.75))
+		if a := addedToAllocation(rows, way); len(a.seconds) > 0 && way != without {
+			line[3], line[4] = a.text(1e6)
 		}
 		out = append(out, append(line, cell(of(rows, way, "fits"), 1, "%.0f")))
 	}

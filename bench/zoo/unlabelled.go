@@ -103,12 +103,9 @@ func (m *machine) pairs(ctx context.Context, subject drawn, place string, pairs 
 func unlabelledFigures(rows []bench.Row) (all []bench.Figure) {
 	for _, place := range []string{alone, beside} {
 		ratios := bench.Column(rows, "ratio", bench.Way(place))
-		for _, q := range []struct {
-			name string
-			at   float64
-		}{{"", 0.5}, {"_q1", 0.25}, {"_q3", 0.75}} {
-			all = append(all, bench.Figure{Name: "unlabelled_" + place + "_ratio" + q.name, Value: bench.Quantile(ratios, q.at), Unit: "×", Runs: len(ratios)})
-		}
+		all = append(all, bench.Quartiles("unlabelled_"+place+"_ratio", func(name string, q float64) bench.Figure {
+			return bench.Figure{Name: name, Value: bench.Quantile(ratios, q), Unit: "×", Runs: len(ratios)}
+		})...)
 	}
 	return all
 }
