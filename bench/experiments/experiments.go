@@ -37,7 +37,7 @@ import (
 func All() []bench.Experiment {
 	return slices.Concat([]bench.Experiment{
 		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), zoo.Unlabelled(),
-		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(),
+		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(), long.OnGPU(),
 		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
 		channels.Experiment(), channels.Kills(), gang.Experiment(), guard.Experiment(), guard.Limits(),
 		arbitrate.Experiment(), arbitrate.Mixed(),

@@ -12,6 +12,7 @@ var (
 	guarding  = []string{"internal/cudabpf", "internal/cudaprobe", "actuator/allocator", "actuator/enforce/memory"}
 	swapping  = slices.Concat(guarding, []string{"actuator/enforce/checkpoint", "actuator/swapping"})
 	placing   = []string{"actuator/placement", "rules", "cmd/internal/evaluator"}
+	enduring  = []string{"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"}
 )
 
 // measures are the folders whose code each experiment measures. What is changed there makes
@@ -23,8 +24,8 @@ var measures = map[string][]string{
 	"unlabelled": slices.Concat(ordering, swapping),
 	"zoo":        slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
 	"bytes":      {"exporter/collector", "exporter/task", "internal/webserver"},
-	"long":       {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
-	"scale":      placing, "placements": placing, "quality": placing,
+	"long":       enduring, "long-gpu": enduring,
+	"scale": placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
 	"channels": append([]string{"bench/channels"}, switching...), "kills": append([]string{"bench/channels", "actuator/guardian", "actuator/undo"}, switching...), "gang": append([]string{"actuator/plan/gang"}, switching...),
 	"guard": guarding, "limits": guarding, "oversubscribe": guarding,
@@ -41,7 +42,7 @@ var (
 	workload    = []string{"internal/workload"}
 	runWorkload = []string{
 		"arbitrate", "mixed", "contention-19456", "contention-13312", "contention-8192", "contention-inference", "in-pods",
-		"chain", "cost", "growth", "events", "events-2gpus", "faults", "fit", "gang", "hidden", "long", "deadlock", "deadlock-2gpus",
+		"chain", "cost", "growth", "events", "events-2gpus", "faults", "fit", "gang", "hidden", "long", "long-gpu", "deadlock", "deadlock-2gpus",
 		"oversubscribe", "peers", "pods", "swap", "swapcycles", "zoo", "unlabelled",
 	}
 )

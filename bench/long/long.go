@@ -32,23 +32,47 @@ first and the last quarter.`
 
 // Experiment is the endurance of Laxity.
 func Experiment() bench.Experiment {
+	e := lasting("long", 2*time.Hour, 20*time.Minute)
+	e.Title, e.About = "Hours under load: memory, descriptors, disk and latency over time", about
+	return e
+}
+
+// OnGPU is as much of it as GPU time is lent for.
+func OnGPU() bench.Experiment {
+	e := lasting("long-gpu", 20*time.Minute, 5*time.Minute)
+	e.Title, e.About = "The same for 20 minutes, on a GPU", about+gpu
+	return e
+}
+
+const gpu = `
+The warm-up of 5 minutes is shorter than the 15 minutes for which series of ended containers stay: they fill the first half.`
+
+// lasting is the experiment over these times, if no settings name others.
+func lasting(name string, length, warmup time.Duration) bench.Experiment {
 	return bench.Experiment{
-		Name: "long", Title: "Hours under load: memory, descriptors, disk and latency over time", About: about, Portions: true,
+		Name: name, Portions: true,
 		Settings: []bench.Setting{
-			{Name: "for", Means: "how long it is measured, after the warm-up; 2h", Part: true},
-			{Name: "warmup", Means: "how long it runs before; 20m, as series of ended containers stay for 15m"},
+			{Name: "for", Means: fmt.Sprintf("how long it is measured, after the warm-up; %.0fm", length.Minutes()), Part: true},
+			{Name: "warmup", Means: fmt.Sprintf("how long it runs before; %.0fm; series of ended containers stay for 15m", warmup.Minutes())},
 			{Name: "every", Means: "time between samples of the processes; 10s"},
 			{Name: "churn", Means: "least time between starts of containers; 3s"},
 		},
-		Run: run, Figures: figures, Table: table,
+		Run: func(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+			s, err := settings(env, length, warmup)
+			if err != nil {
+				return nil, err
+			}
+			return run(ctx, env, s)
+		},
+		Figures: figures, Table: table,
 	}
 }
 
 // lengths are the settings.
 type lengths struct{ length, warmup, every, churn time.Duration }
 
-func settings(env bench.Env) (s lengths, err error) {
-	defaults := []time.Duration{2 * time.Hour, 20 * time.Minute, 10 * time.Second, 3 * time.Second}
+func settings(env bench.Env, length, warmup time.Duration) (s lengths, err error) {
+	defaults := []time.Duration{length, warmup, 10 * time.Second, 3 * time.Second}
 	if env.Quick {
 		defaults = []time.Duration{20 * time.Second, 5 * time.Second, time.Second, time.Second}
 	}
@@ -60,11 +84,7 @@ func settings(env bench.Env) (s lengths, err error) {
 	return s, errors.Join(errs...)
 }
 
-func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	s, err := settings(env)
-	if err != nil {
-		return nil, err
-	}
+func run(ctx context.Context, env bench.Env, s lengths) (rows []bench.Row, err error) {
 	r, err := rig.Open(ctx, env, "long", 1)
 	if err != nil {
 		return nil, err
