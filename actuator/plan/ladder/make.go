@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/laxity/laxity/actuator/policy"
 )
 
 // Make makes a plan for one GPU. It changes neither argument, and depends on nothing else.
@@ -55,6 +57,8 @@ func (t turnout) here() (n int) {
 // turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
 // would take a request, or a gap of a server without a break, too long, where a server waits for the
 // queue most of the time, or where slices that requests can wait for make no order; else everybody.
+// So it is beside a process that is not ours to act on: what one of the queue leaves while it is off,
+// that one would take, and not those that come first.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
@@ -66,7 +70,7 @@ func (p *planner) turnout() turnout {
 		}
 	}
 	each := byDefault(len(t.wanting))
-	if len(p.tops) > 0 && len(t.wanting) > 1 {
+	if len(p.tops) > 0 && len(t.wanting) > 1 && p.foreign == 0 {
 		long := each > t.budget || p.unbroken || p.slow() && p.crowded()
 		if p.byOrder = !long && p.tooEven(t.wanting, p.atATime(t)); long || p.byOrder {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
@@ -170,7 +174,7 @@ func (p *planner) budget() time.Duration {
 	if len(p.tops) == 0 {
 		return 0
 	}
-	return max(Budget(p.tops[0].Deadline)-byDefault(p.foreign), time.Microsecond)
+	return max(Budget(p.tops[0].Deadline), time.Microsecond)
 }
 
 // byDefault is how long n processes take with the default slice and a switch each.
@@ -240,7 +244,7 @@ func (p *planner) modest() []time.Duration {
 	for i, m := range p.queue {
 		all[i] = lesser
 		switch {
-		case i == 0 && len(p.tops) == 0:
+		case m.place <= policy.OnTime || i == 0 && len(p.tops) == 0:
 			all[i] = DefaultSlice
 		case m.Share > 0:
 			all[i] = min(max(time.Duration(m.part/most*float64(DefaultSlice)), lesser), DefaultSlice).Round(time.Microsecond)
