@@ -62,7 +62,7 @@ func TestFailingCallIsTriedAgain(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	v.awaitSlice(c, 1365*time.Microsecond) // beside one that cannot be acted on
-	v.awaitOwn(b)
+	v.awaitSlice(b, 2390*time.Microsecond)
 	v.fail(101, nil)
 	v.awaitSlice(a, 10*time.Second)
 	v.awaitSlice(b, 100*time.Millisecond)

@@ -109,7 +109,8 @@ func (p *planner) sizes(t turnout, gapsDo bool) []time.Duration {
 	here := t.here()
 	switch {
 	case p.foreign > 0:
-		return p.modest()
+		queue, _ := p.modest()
+		return queue
 	case len(p.tops) == 0 && len(p.queue) == 1:
 		return []time.Duration{DefaultSlice}
 	case len(p.tops) == 0:
@@ -188,7 +189,7 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 		others := ""
 		switch {
 		case p.foreign > 0:
-			s.Slice = DefaultSlice
+			_, s.Slice = p.modest()
 		case len(p.tops)+len(p.queue) == 1:
 			s.Slice = DefaultSlice
 		case visits: // alone on the GPU; a visitor must not wait for a long kernel
@@ -233,22 +234,32 @@ func (p *planner) sizesThen() map[string]time.Duration {
 	return sizes
 }
 
-// modest makes slices for the queue while a process computes whose part is not ours: none longer
-// than by default, so that it waits no longer for its turn.
-func (p *planner) modest() []time.Duration {
+// modest makes slices while a process computes whose part is not ours: for the queue, and for servers. Together they
+// are no longer than by default, so that it waits no longer for its turn. Half of what those of later places leave goes to
+// servers, to those whose deadline can be met and, without servers, to the first: all of it would be more than is left where the others have gaps.
+func (p *planner) modest() (queue []time.Duration, server time.Duration) {
 	most := 0.0
 	for _, m := range p.queue {
 		most = max(most, m.part)
 	}
-	all := make([]time.Duration, len(p.queue))
+	queue = make([]time.Duration, len(p.queue))
+	first := func(i int) bool { return p.queue[i].place <= policy.OnTime || i == 0 && len(p.tops) == 0 }
+	left, heirs := time.Duration(0), len(p.tops)
 	for i, m := range p.queue {
-		all[i] = lesser
-		switch {
-		case m.place <= policy.OnTime || i == 0 && len(p.tops) == 0:
-			all[i] = DefaultSlice
+		switch queue[i] = lesser; {
+		case first(i):
+			queue[i] = DefaultSlice
+			heirs++
 		case m.Share > 0:
-			all[i] = min(max(time.Duration(m.part/most*float64(DefaultSlice)), lesser), DefaultSlice).Round(time.Microsecond)
+			queue[i] = min(max(time.Duration(m.part/most*float64(DefaultSlice)), lesser), DefaultSlice).Round(time.Microsecond)
+		}
+		left += DefaultSlice - queue[i]
+	}
+	more := (left / 2 / time.Duration(max(heirs, 1))).Round(time.Microsecond)
+	for i := range queue {
+		if first(i) {
+			queue[i] += more
 		}
 	}
-	return all
+	return queue, DefaultSlice + more
 }

@@ -22,7 +22,7 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 	case !wants:
 		return "it does not want the GPU at the moment, " + slice
 	case p.foreign > 0:
-		return ordinal(s.Rank) + " in the queue, " + slice + ": no more than by default beside a container that is not ours to act on"
+		return ordinal(s.Rank) + " in the queue, " + slice + ": beside a container that is not ours to act on, all together have no more than by default"
 	case len(p.tops) == 0 && len(p.queue) == 1:
 		return "alone on the GPU, slice as by default"
 	case len(p.tops) > 0 && len(p.state.turn.on) > 0 && p.state.turn.visits:
@@ -80,7 +80,7 @@ func (p *planner) whyTop(i int, s Standing) string {
 	slice := "slice " + written(s.Slice)
 	switch {
 	case p.foreign > 0:
-		return ordinal(s.Rank) + " in the queue, " + slice + ": no more than by default beside a container that is not ours to act on"
+		return ordinal(s.Rank) + " in the queue, " + slice + ": beside a container that is not ours to act on, all together have no more than by default"
 	case len(p.tops)+len(p.queue) == 1:
 		return "alone on the GPU, slice as by default"
 	case i == 0:
