@@ -259,7 +259,8 @@ func (m *measurement) sample(exporter, actuator []byte) error {
 	}
 	state := filepath.Join(m.up.Dir, "state")
 	m.add(folderRow("decisions", state, isDecisions))
-	m.add(folderRow("state", state, func(file string) bool { return !isDecisions(file) }))
+	m.add(folderRow("samples", state, isSample))
+	m.add(folderRow("state", state, func(file string) bool { return !isDecisions(file) && !isSample(file) }))
 	m.add(folderRow("run", filepath.Join(m.up.Dir, "lock"), func(string) bool { return true }))
 	return nil
 }

@@ -43,6 +43,8 @@ var quantities = []quantity{
 	{process: guardianProcess, key: "descriptors", unit: "", bound: 24},
 	{process: guardianProcess, key: "threads", unit: "", bound: 24},
 	{process: "decisions", key: "disk_kib", unit: "KiB", bound: 24 * 1024, most: 2 * decisionlog.MaxBytes / 1024},
+	{process: "samples", key: "disk_kib", unit: "KiB", bound: 24 * 1024},
+	{process: "samples", key: "files", unit: "", bound: 24},
 	{process: "state", key: "disk_kib", unit: "KiB", bound: 24 * 1024},
 	{process: "state", key: "files", unit: "", bound: 24},
 	{process: "run", key: "disk_kib", unit: "KiB", bound: 24 * 1024},

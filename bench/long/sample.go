@@ -57,12 +57,12 @@ func processRow(name string, pid int) (bench.Row, error) {
 	return row, nil
 }
 
-// folderRow is the size and the number of the files below a folder, of those of which of is true.
-// Files that go meanwhile do not count.
+// folderRow is the size and the number of the files below a folder, of those of which of is true, by their path
+// from there. Files that go meanwhile do not count.
 func folderRow(name, dir string, of func(file string) bool) bench.Row {
 	kib, files := 0.0, 0.0
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !of(d.Name()) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !of(strings.TrimPrefix(path, dir+"/")) {
 			return nil //nolint:nilerr // it is gone
 		}
 		if info, err := d.Info(); err == nil {
@@ -74,7 +74,10 @@ func folderRow(name, dir string, of func(file string) bool) bench.Row {
 }
 
 // isDecisions tells the log of decisions, which grows up to its bound, from other files.
-func isDecisions(file string) bool { return strings.HasPrefix(file, "decisions.jsonl") }
+func isDecisions(file string) bool { return strings.HasPrefix(filepath.Base(file), "decisions.jsonl") }
+
+// isSample tells the samples of the rules, which are kept for a while and then dropped.
+func isSample(file string) bool { return strings.HasPrefix(file, "samples/") }
 
 // metrics is what a page of metrics says, by name: the sum over all labels.
 type metrics map[string]float64
