@@ -29,7 +29,8 @@ const releaseHelp = `Release a container that Laxity holds.
 
   sudo laxity release trainer
 
-It is not held again for its present tasks, whatever the reason was.`
+It is not held again for its present tasks, whatever the reason was. While these last it
+is left alone like a container without a label.`
 
 func (c *cli) addActions() {
 	add := func(name, help string) {
