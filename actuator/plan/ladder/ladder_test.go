@@ -355,6 +355,35 @@ func TestWhoHasWaitedForLongComputesBesideItsEquals(t *testing.T) {
 		Expect(SliceWithin("a", "8ms", "11ms"), SliceWithin("b", "8ms", "11ms"), Says("b", "has waited for as long as sharing would have cost it"))
 }
 
+// Who comes to one that goes on and on does not wait for as long again: that one is not known to end.
+func TestWhoComesToOneThatGoesOnWaitsAMoment(t *testing.T) {
+	joins, waits := Says("b", waitedLong), Slice("b", "100ms")
+	fifo := func(time.Time) policy.Order { return policy.FIFO{} }
+	for _, tt := range []struct {
+		name  string
+		order func(time.Time) policy.Order
+		first []with        // how long it is expected to take
+		comes time.Duration // after the first one
+		after time.Duration // b joins
+	}{
+		{"it has gone on for a minute", edf, nil, time.Minute, 2 * time.Second},
+		{"it has just begun", edf, nil, time.Second, 29 * time.Second},
+		{"an hour of it is left", edf, []with{known(time.Hour)}, time.Minute, 2 * time.Second},
+		{"it ends soon", edf, []with{known(80 * time.Second)}, time.Minute, 30 * time.Second},
+		{"in the order of starts", fifo, nil, time.Minute, 30 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := story(t).Order(tt.order).At("0s", Task("a", append([]with{Batch}, tt.first...)...))
+			for at := time.Second; at < tt.comes; at += time.Second {
+				s.At(at.String())
+			}
+			s.At(tt.comes.String(), Task("b", Batch)).Expect(Slice("a", "10s"), waits).
+				Until((tt.comes+tt.after-100*time.Millisecond).String(), nil).Expect(waits).
+				Until((tt.comes + tt.after).String(), nil).Expect(joins)
+		})
+	}
+}
+
 // Sharing with n equals costs a process n times what it needs: for so long it may wait for them, if they are expected
 // to end. What is left of its own work does not become less meanwhile, whatever its clock says.
 func TestWhoWaitsForEqualsThatEndWaitsLonger(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 // in which nobody is promised a deadline.
 type wait struct {
 	came, at time.Time // of the first plan with it, and the one before
-	// behind: at the plan before it was behind others of its place. leads: it was the first of all, with the GPU to itself
-	// as far as they let it.
-	behind, leads bool
-	waited, led   time.Duration // how long so
+	// behind: at the plan before it was behind others of its place; else it headed them. leads: it was the first of all,
+	// with the GPU to itself as far as they let it.
+	behind, leads       bool
+	waited, headed, led time.Duration // how long so
 	// needs is what it had left when it came, if known: by the clock it would become less while it waits.
 	needs time.Duration
 	known bool
@@ -45,11 +45,11 @@ func (p *planner) waitIn(equals []member, all map[string]wait) {
 	for i, m := range equals {
 		waits[i] = p.fared(m, i > 0, len(equals)-1)
 	}
-	end := p.expected(waits)
+	most := p.longest(waits)
 	alone := len(p.tops) == 0 && p.foreign == 0
 	for i := range equals {
 		if w := &waits[i]; i > 0 && !w.over {
-			left := p.patience(*w, end) - w.waited
+			left := p.patience(*w, most) - w.waited
 			if w.over = left <= 0; !w.over {
 				p.wake(p.in.Now.Add(left))
 			}
@@ -69,14 +69,17 @@ func (p *planner) fared(m member, behind bool, others int) wait {
 	if !ok {
 		w.came, w.at = p.in.Now, p.in.Now
 	}
-	switch passed := max(0, p.in.Now.Sub(w.at)); {
-	case w.behind:
+	passed := max(0, p.in.Now.Sub(w.at))
+	if w.behind {
 		w.waited += passed
-	case w.leads:
+	} else {
+		w.headed += passed
+	}
+	if w.leads {
 		w.led += passed
 	}
 	if w.place != m.place {
-		w.place, w.equals = m.place, 0
+		w.place, w.equals, w.headed = m.place, 0, 0
 	}
 	if m.Job.Known && !w.known {
 		w.known, w.needs = true, m.Job.Remaining+p.in.Now.Sub(w.came)
@@ -85,13 +88,12 @@ func (p *planner) fared(m member, behind bool, others int) wait {
 	return w
 }
 
-// expected reports whether all before the last one are expected to end within Limits.MaxHold. The first one's
-// end is not, once it has taken longer than was expected by what a stranger may.
+// expected reports whether all before the last one are expected to end within Limits.MaxHold.
 func (p *planner) expected(waits []wait) bool {
 	var left time.Duration
 	for i, w := range waits {
 		switch {
-		case !w.known || i == 0 && w.led > w.needs+policy.DefaultPatience:
+		case !w.known || i == 0 && !w.ends():
 			return false
 		case i == 0:
 			left += max(0, w.needs-w.led)
@@ -105,14 +107,30 @@ func (p *planner) expected(waits []wait) bool {
 // shortest is the least time that a process waits before it computes beside others.
 const shortest = 2 * time.Second
 
-// patience is how long a process waits for others of its place: as long as sharing with them would have
-// cost it. Unless all of them are expected to end, policy.DefaultPatience at most. Then all have the same bound,
-// so that nobody overtakes another one by it.
-func (p *planner) patience(w wait, end bool) time.Duration {
-	most := policy.DefaultPatience
-	if end {
-		most = max(most, p.in.Limits.maxHold())
+// longest is how long any of them waits for the first at the most: for as long as is allowed if all are expected to end, else for
+// policy.DefaultPatience, so that nobody overtakes another one by it; and no longer than the shortest time for a first one
+// that has come first for so long already, and is not known to end in so long again.
+func (p *planner) longest(waits []wait) time.Duration {
+	_, places := p.in.Order.(policy.Placer)
+	first := waits[0]
+	soon := first.ends() && first.needs-first.led <= policy.DefaultPatience
+	switch {
+	case p.expected(waits):
+		return max(policy.DefaultPatience, p.in.Limits.maxHold())
+	case places && !soon && first.headed >= policy.DefaultPatience:
+		return shortest
+	default:
+		return policy.DefaultPatience
 	}
+}
+
+// ends reports whether it is known when a process that leads ends. It is not once it has taken longer than was
+// expected by what a stranger may.
+func (w wait) ends() bool { return w.known && w.led <= w.needs+policy.DefaultPatience }
+
+// patience is how long a process waits for others of its place, most at the most: as long as sharing with them would
+// have cost it.
+func (p *planner) patience(w wait, most time.Duration) time.Duration {
 	if _, places := p.in.Order.(policy.Placer); !places || !w.known { // users of fifo and p3 get the order of starts
 		return most
 	}
