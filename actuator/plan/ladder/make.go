@@ -234,9 +234,10 @@ func (p *planner) sizesThen() map[string]time.Duration {
 	return sizes
 }
 
-// modest makes slices while a process computes whose part is not ours: for the queue, and for servers. Together they
-// are no longer than by default, so that it waits no longer for its turn. Half of what those of later places leave goes to
-// servers, to those whose deadline can be met and, without servers, to the first: all of it would be more than is left where the others have gaps.
+// modest makes slices while a process computes whose part is not ours: for the queue, and for servers.
+// Together they are no longer than by default, so that it waits no longer for its turn. Half of what those
+// of later places leave goes to servers, to those whose deadline can be met and, without servers, to the
+// first: all of it would be more than they leave where they have gaps.
 func (p *planner) modest() (queue []time.Duration, server time.Duration) {
 	most := 0.0
 	for _, m := range p.queue {
@@ -253,7 +254,9 @@ func (p *planner) modest() (queue []time.Duration, server time.Duration) {
 		case m.Share > 0:
 			queue[i] = min(max(time.Duration(m.part/most*float64(DefaultSlice)), lesser), DefaultSlice).Round(time.Microsecond)
 		}
-		left += DefaultSlice - queue[i]
+		if m.Wants != No { // else it leaves nothing: it computes elsewhere, or is paused
+			left += DefaultSlice - queue[i]
+		}
 	}
 	more := (left / 2 / time.Duration(max(heirs, 1))).Round(time.Microsecond)
 	for i := range queue {
