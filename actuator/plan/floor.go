@@ -17,7 +17,8 @@ import (
 //     each at a time, the one that has waited longest first;
 //   - who has waited behind others of its own place for as long as sharing the GPU with
 //     them would have cost it (policy.DefaultPatience where nobody knows) runs beside
-//     them from then on.
+//     them from then on; after a moment, if one of them has computed for that long and is
+//     not known to end.
 //
 // No container is held for that: what the floor gives comes from time slicing, as without us. Use
 // one Floor for all plans. The zero value with a Share is ready.
@@ -35,6 +36,8 @@ type Floor struct {
 	joined map[string]bool
 	// equals is the most others of its place that a waiting container has had at a time, by id.
 	equals map[string]int
+	// ran is how long each has computed since it has tasks, by id.
+	ran map[string]time.Duration
 }
 
 // DefaultFloor is the part of a GPU's time for containers that others come before.
@@ -103,6 +106,7 @@ func (f *Floor) Grant(in Input) map[string]string {
 			delete(f.accounts, a) // no container wants it: nothing is saved up
 		}
 	}
+	f.run(in, passed)
 	f.join(p, wanted, out)
 	f.computing, f.here = numbers, map[string]bool{}
 	for _, c := range in.Containers {
@@ -155,27 +159,30 @@ func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []pla
 
 // join adds the containers that have waited too long behind others of their own place.
 func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]string) {
-	joined, most := map[string]bool{}, map[string]int{}
+	joined, others := map[string]bool{}, map[string]int{}
 	for _, c := range p.in.Containers {
 		waited := c.waited(p.in.Now)
 		if len(c.Tasks) == 0 || !f.joined[c.ID] && waited == 0 {
 			continue
 		}
 		first := c.Job(p.in.Order)
-		mine, preceded, equals := p.place(first), false, 0
+		mine, preceded, equals, most := p.place(first), false, 0, policy.DefaultPatience
 		for _, g := range c.gpus() {
 			for _, o := range wanted[g] {
 				preceded = preceded || o.place < mine
 				if o.place == mine && o.ID != c.ID {
 					equals++
+					if f.goesOn(p, o.Container) {
+						most = shortest
+					}
 				}
 			}
 		}
 		if mine < policy.Behind {
 			continue
 		}
-		most[c.ID] = max(equals, f.equals[c.ID]) // those that have ended would have shared, too
-		if !f.joined[c.ID] && waited < p.patience(first, most[c.ID]) {
+		others[c.ID] = max(equals, f.equals[c.ID]) // those that have ended would have shared, too
+		if !f.joined[c.ID] && waited < min(p.patience(first, others[c.ID]), most) {
 			continue
 		}
 		joined[c.ID] = true
@@ -183,7 +190,29 @@ func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]stri
 			out[c.ID] = "it has waited for as long as sharing the GPU would have cost it"
 		}
 	}
-	f.joined, f.equals = joined, most
+	f.joined, f.equals = joined, others
+}
+
+// run books the time that has passed for those that compute.
+func (f *Floor) run(in Input, passed time.Duration) {
+	ran := map[string]time.Duration{}
+	for _, c := range in.Containers {
+		if len(c.Tasks) == 0 {
+			continue
+		}
+		if ran[c.ID] = f.ran[c.ID]; f.here[c.ID] && c.computes() {
+			ran[c.ID] += passed
+		}
+	}
+	f.ran = ran
+}
+
+// goesOn reports whether a container has computed for so long that nobody need wait for it as long again: it is not
+// known to end by then.
+func (f *Floor) goesOn(p *planner, c *Container) bool {
+	_, places := p.in.Order.(policy.Placer)
+	j := c.Job(p.in.Order)
+	return places && f.ran[c.ID] >= policy.DefaultPatience && !(j.Known && j.Remaining <= policy.DefaultPatience)
 }
 
 // patience is how long a job waits for others of its place. One after another they all end sooner

@@ -80,6 +80,29 @@ func TestWhoHasWaitedForLongRunsBesideItsEquals(t *testing.T) {
 	}
 }
 
+// Who comes to one that has computed for half a minute does not wait as long again, if that one is not known to end.
+func TestWhoComesToOneThatGoesOnWaitsAMoment(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first plan.Container
+		alone float64 // seconds that it has had the GPU
+		want  float64 // seconds that a runs, of 40
+	}{
+		{"it has gone on for a minute", box("first", 0, 0, runs), 60, 38},
+		{"it has just begun", box("first", 0, 0, runs), 5, 15},
+		{"an hour of it is left", box("first", 0, 3600, runs), 60, 38},
+		{"it ends soon", box("first", 0, 20, runs), 60, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &plan.Floor{}
+			pass(f, tt.alone, tt.first)
+			if got := pass(f, 40, tt.first, box("a", 0, 0, begun))["a"].Seconds(); math.Abs(got-tt.want) > 0.5 {
+				t.Errorf("it runs for %.1f s, want %.1f", got, tt.want)
+			}
+		})
+	}
+}
+
 // Those that have ended would have shared, too.
 func TestEqualsThatHaveEndedCount(t *testing.T) {
 	f := &plan.Floor{}
