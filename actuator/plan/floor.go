@@ -212,7 +212,7 @@ func (f *Floor) run(in Input, passed time.Duration) {
 func (f *Floor) goesOn(p *planner, c *Container) bool {
 	_, places := p.in.Order.(policy.Placer)
 	j := c.Job(p.in.Order)
-	return places && f.ran[c.ID] >= policy.DefaultPatience && !(j.Known && j.Remaining <= policy.DefaultPatience)
+	return places && f.ran[c.ID] >= policy.DefaultPatience && (!j.Known || j.Remaining > policy.DefaultPatience)
 }
 
 // patience is how long a job waits for others of its place. One after another they all end sooner
