@@ -257,11 +257,12 @@ func (m *measurement) sample(exporter, actuator []byte) error {
 		}
 		m.add(row)
 	}
-	state := filepath.Join(m.up.Dir, "state")
-	m.add(folderRow("decisions", state, isDecisions))
-	m.add(folderRow("samples", state, isSample))
-	m.add(folderRow("state", state, func(file string) bool { return !isDecisions(file) && !isSample(file) }))
-	m.add(folderRow("run", filepath.Join(m.up.Dir, "lock"), func(string) bool { return true }))
+	for _, row := range folderRows(filepath.Join(m.up.Dir, "state"), kindOfState, "decisions", "samples", "state") {
+		m.add(row)
+	}
+	for _, row := range folderRows(filepath.Join(m.up.Dir, "lock"), func(string) string { return "run" }, "run") {
+		m.add(row)
+	}
 	return nil
 }
 

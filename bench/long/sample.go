@@ -57,27 +57,38 @@ func processRow(name string, pid int) (bench.Row, error) {
 	return row, nil
 }
 
-// folderRow is the size and the number of the files below a folder, of those of which of is true, by their path
-// from there. Files that go meanwhile do not count.
-func folderRow(name, dir string, of func(file string) bool) bench.Row {
-	kib, files := 0.0, 0.0
+// folderRows are the size and the number of the files below a folder, for each of these kinds, one of which kind
+// tells of a file by its path from there. Files that go meanwhile do not count.
+func folderRows(dir string, kind func(file string) string, kinds ...string) (rows []bench.Row) {
+	kib, files := map[string]float64{}, map[string]float64{}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !of(strings.TrimPrefix(path, dir+"/")) {
+		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // it is gone
 		}
 		if info, err := d.Info(); err == nil {
-			kib, files = kib+float64(info.Size())/1024, files+1
+			is := kind(strings.TrimPrefix(path, dir+"/"))
+			kib[is], files[is] = kib[is]+float64(info.Size())/1024, files[is]+1
 		}
 		return nil
 	})
-	return bench.Row{"kind": "folder", "process": name, "disk_kib": kib, "files": files}
+	for _, is := range kinds {
+		rows = append(rows, bench.Row{"kind": "folder", "process": is, "disk_kib": kib[is], "files": files[is]})
+	}
+	return rows
 }
 
-// isDecisions tells the log of decisions, which grows up to its bound, from other files.
-func isDecisions(file string) bool { return strings.HasPrefix(filepath.Base(file), "decisions.jsonl") }
-
-// isSample tells the samples of the rules, which are kept for a while and then dropped.
-func isSample(file string) bool { return strings.HasPrefix(file, "samples/") }
+// kindOfState tells the log of decisions, which grows up to its bound, and the samples of the rules, which are kept for
+// a while and then dropped, from all else in the state folder.
+func kindOfState(file string) string {
+	switch {
+	case strings.HasPrefix(filepath.Base(file), "decisions.jsonl"):
+		return "decisions"
+	case strings.HasPrefix(file, "samples/"):
+		return "samples"
+	default:
+		return "state"
+	}
+}
 
 // metrics is what a page of metrics says, by name: the sum over all labels.
 type metrics map[string]float64
