@@ -358,7 +358,6 @@ func TestWhoHasWaitedForLongComputesBesideItsEquals(t *testing.T) {
 // Who comes to one that goes on and on does not wait for as long again: that one is not known to end.
 func TestWhoComesToOneThatGoesOnWaitsAMoment(t *testing.T) {
 	joins, waits := Says("b", waitedLong), Slice("b", "100ms")
-	fifo := func(time.Time) policy.Order { return policy.FIFO{} }
 	for _, tt := range []struct {
 		name  string
 		order func(time.Time) policy.Order
@@ -389,7 +388,6 @@ func TestWhoComesToOneThatGoesOnWaitsAMoment(t *testing.T) {
 func TestWhoWaitsForEqualsThatEndWaitsLonger(t *testing.T) {
 	const length = 40 * time.Second
 	joins := Says("b", waitedLong)
-	fifo := func(time.Time) policy.Order { return policy.FIFO{} }
 	for _, tt := range []struct {
 		name  string
 		order func(time.Time) policy.Order
@@ -530,7 +528,7 @@ func TestALateTaskGoesBehindAtOnce(t *testing.T) {
 }
 
 func TestOrderOfStarts(t *testing.T) {
-	story(t).Order(func(time.Time) policy.Order { return policy.FIFO{} }).
+	story(t).Order(fifo).
 		At("0s", Task("a")).
 		At("1s", Task("b", Deadline("1s")), Server("s", "20ms")).
 		Expect(Rank("s", "a", "b")) // requests are held for nobody, whatever the order

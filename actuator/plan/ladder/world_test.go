@@ -70,6 +70,8 @@ func llf(now time.Time) policy.Order {
 	return policy.LateLast{Placer: policy.LLF{Now: now}, Now: now}
 }
 
+func fifo(time.Time) policy.Order { return policy.FIFO{} }
+
 // run lets time pass up to t.
 func (w *world) run(t time.Duration) {
 	for w.now < t && w.err == "" {
