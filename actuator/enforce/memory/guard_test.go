@@ -426,6 +426,7 @@ func TestLedgerFailsForAMoment(t *testing.T) {
 	if a := called(); a.Count != 0 {
 		t.Errorf("%+v", a)
 	}
+	until(t, func() bool { return r.Waits()["a"] == "" }, report) // the reason of the first call
 	called = waits()
 	now.set(time.Second)
 	if a := called(); a.Count != 1 || r.Report()["a"].FailedOpen == 0 { // nobody can decide

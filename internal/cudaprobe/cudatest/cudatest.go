@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,14 +169,28 @@ func (p *Program) say(line string) {
 func (p *Program) do(line string) Called {
 	p.t.Helper()
 	p.say(line)
+	var name string
+	var before, after int64
+	p.answer(&name, &before, &after)
+	return Called{time.Unix(0, before), time.Unix(0, after)}
+}
+
+// patience is how long the program may take to answer. A call that is held for ever must fail its
+// test, not the run of all tests.
+const patience = 5 * time.Minute
+
+func (p *Program) answer(to ...any) {
+	p.t.Helper()
+	kill := time.AfterFunc(patience, func() {
+		p.t.Logf("the program has not answered for %v, and is killed", patience)
+		_ = syscall.Kill(p.PID, syscall.SIGKILL)
+	})
+	defer kill.Stop()
 	answer, err := p.stdout.ReadString('\n')
 	if err != nil {
 		p.t.Fatal("the program is gone:", err)
 	}
-	var name string
-	var before, after int64
-	if _, err := fmt.Sscan(answer, &name, &before, &after); err != nil {
+	if _, err := fmt.Sscan(answer, to...); err != nil {
 		p.t.Fatalf("the program said %q: %v", answer, err)
 	}
-	return Called{time.Unix(0, before), time.Unix(0, after)}
 }

@@ -114,17 +114,6 @@ func (p *Program) Memory() (free, total, device uint64) {
 	return free, total, device
 }
 
-func (p *Program) answer(to ...any) {
-	p.t.Helper()
-	answer, err := p.stdout.ReadString('\n')
-	if err != nil {
-		p.t.Fatal("the program is gone:", err)
-	}
-	if _, err := fmt.Sscan(answer, to...); err != nil {
-		p.t.Fatalf("the program said %q: %v", answer, err)
-	}
-}
-
 // Usage tells how many bytes of the stand-in's memory each living process holds.
 func (b Built) Usage() (map[int]uint64, error) {
 	files, err := filepath.Glob(filepath.Join(b.Dir, "[0-9]*"))
