@@ -26,17 +26,15 @@ type Floor struct {
 	// Share of a GPU's time, above 0 and below 1; DefaultFloor if 0.
 	Share float64
 
-	// last is the time of the last plan. are are the containers that then had tasks, by id, and how
-	// many computed on each GPU.
+	// last is the time of the last plan, and computing how many computed on each GPU then.
 	last      time.Time
-	here      map[string]bool
 	computing map[string]int
 	accounts  map[account]*balance
 	// joined have waited too long, by container id; they stay while they have tasks.
 	joined map[string]bool
 	// equals is the most others of its place that a waiting container has had at a time, by id.
 	equals map[string]int
-	// ran is how long each has computed since it has tasks, by id.
+	// ran is how long each that had tasks at the last plan has computed since, by id.
 	ran map[string]time.Duration
 }
 
@@ -108,10 +106,7 @@ func (f *Floor) Grant(in Input) map[string]string {
 	}
 	f.run(in, passed)
 	f.join(p, wanted, out)
-	f.computing, f.here = numbers, map[string]bool{}
-	for _, c := range in.Containers {
-		f.here[c.ID] = len(c.Tasks) > 0
-	}
+	f.computing = numbers
 	return out
 }
 
@@ -131,10 +126,10 @@ func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []pla
 	var members []placed
 	mine, preceded := 0, false
 	for _, c := range all {
-		preceded = preceded || c.place < a.place && f.here[c.ID]
+		preceded = preceded || c.place < a.place && f.here(c.ID)
 		if c.place == a.place {
 			members = append(members, c)
-			if f.here[c.ID] && c.computes() {
+			if f.here(c.ID) && c.computes() {
 				mine++
 			}
 		}
@@ -172,7 +167,7 @@ func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]stri
 				preceded = preceded || o.place < mine
 				if o.place == mine && o.ID != c.ID {
 					equals++
-					if f.goesOn(p, o.Container) {
+					if f.goesOn(p, o) {
 						most = shortest
 					}
 				}
@@ -200,19 +195,24 @@ func (f *Floor) run(in Input, passed time.Duration) {
 		if len(c.Tasks) == 0 {
 			continue
 		}
-		if ran[c.ID] = f.ran[c.ID]; f.here[c.ID] && c.computes() {
+		if ran[c.ID] = f.ran[c.ID]; f.here(c.ID) && c.computes() {
 			ran[c.ID] += passed
 		}
 	}
 	f.ran = ran
 }
 
+// here reports whether a container had tasks at the last plan.
+func (f *Floor) here(id string) bool {
+	_, had := f.ran[id]
+	return had
+}
+
 // goesOn reports whether a container has computed for so long that nobody need wait for it as long again: it is not
 // known to end by then.
-func (f *Floor) goesOn(p *planner, c *Container) bool {
+func (f *Floor) goesOn(p *planner, c placed) bool {
 	_, places := p.in.Order.(policy.Placer)
-	j := c.Job(p.in.Order)
-	return places && f.ran[c.ID] >= policy.DefaultPatience && (!j.Known || j.Remaining > policy.DefaultPatience)
+	return places && f.ran[c.ID] >= policy.DefaultPatience && (!c.first.Known || c.first.Remaining > policy.DefaultPatience)
 }
 
 // patience is how long a job waits for others of its place. One after another they all end sooner
@@ -231,8 +231,9 @@ func (p *planner) wanting(gpu string) []placed {
 	for i := range p.in.Containers {
 		c := &p.in.Containers[i]
 		if c.Controllable() && !c.Server && !c.NoMemory && c.Asked == "" && !c.Memory.Out && !c.Memory.Busy && c.Memory.Starved == "" &&
-			slices.Contains(c.gpus(), gpu) {
-			all = append(all, placed{c, p.place(c.Job(p.in.Order))})
+			c.Uses(gpu) {
+			first := c.Job(p.in.Order)
+			all = append(all, placed{c, first, p.place(first)})
 		}
 	}
 	return all
@@ -243,7 +244,7 @@ func (p *planner) wanting(gpu string) []placed {
 // too much is given.
 func computing(in Input, gpu string) (n int) {
 	for _, c := range in.Containers {
-		if c.computes() && slices.Contains(c.gpus(), gpu) {
+		if c.computes() && c.Uses(gpu) {
 			n++
 		}
 	}
@@ -264,5 +265,6 @@ func (p *planner) place(j policy.Job) policy.Place {
 // placed is a container that wants a GPU.
 type placed struct {
 	*Container
+	first policy.Job
 	place policy.Place
 }

@@ -185,6 +185,9 @@ func (c Container) Controllable() bool {
 	return c.Managed && !c.Never && c.Exempt == "" && c.Standing != Somebody
 }
 
+// Uses reports whether the container has a task on the GPU.
+func (c Container) Uses(gpu string) bool { return slices.Contains(c.gpus(), gpu) }
+
 // gpus returns the GPUs of the container's tasks, sorted.
 func (c Container) gpus() []string {
 	var all []string

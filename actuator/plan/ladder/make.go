@@ -108,9 +108,6 @@ func (p *planner) atATime(t turnout) time.Duration {
 func (p *planner) sizes(t turnout, gapsDo bool) []time.Duration {
 	here := t.here()
 	switch {
-	case p.foreign > 0:
-		queue, _ := p.modest()
-		return queue
 	case len(p.tops) == 0 && len(p.queue) == 1:
 		return []time.Duration{DefaultSlice}
 	case len(p.tops) == 0:
@@ -144,7 +141,12 @@ func (p *planner) servers(full bool) {
 	} else if l.since.IsZero() {
 		l.since = p.in.Now
 	}
-	sizes := p.sizes(t, gapsDo)
+	sizes, modest := []time.Duration(nil), time.Duration(0)
+	if p.foreign > 0 {
+		sizes, modest = p.modest()
+	} else {
+		sizes = p.sizes(t, gapsDo)
+	}
 	together := time.Duration(0)
 	for i, m := range p.queue {
 		s := Standing{Rank: len(p.tops) + i + 1, Slice: sizes[i]}
@@ -164,7 +166,7 @@ func (p *planner) servers(full bool) {
 		s.Reason = p.why(m, s, wants, t.wanting)
 		p.out[m.ID] = s
 	}
-	p.top(full, t.visits, together, t.here())
+	p.top(full, t.visits, together, t.here(), modest)
 }
 
 // offUntil is when a process that is off in turns must be on again.
@@ -182,14 +184,14 @@ func (p *planner) budget() time.Duration {
 func byDefault(n int) time.Duration { return time.Duration(n) * (DefaultSlice + SwitchCost) }
 
 // top gives the servers their slices. together is the sum of the slices of the queue's processes
-// that are on, here their number.
-func (p *planner) top(full, visits bool, together time.Duration, here int) {
+// that are on, here their number. modest is a server's slice beside a process that is not ours; 0: there is none.
+func (p *planner) top(full, visits bool, together time.Duration, here int, modest time.Duration) {
 	for i, m := range p.tops {
 		s := Standing{Rank: i + 1, Slice: long}
 		others := ""
 		switch {
-		case p.foreign > 0:
-			_, s.Slice = p.modest()
+		case modest > 0:
+			s.Slice = modest
 		case len(p.tops)+len(p.queue) == 1:
 			s.Slice = DefaultSlice
 		case visits: // alone on the GPU; a visitor must not wait for a long kernel
