@@ -94,7 +94,7 @@ func (f *Floor) Grant(in Input) map[string]string {
 				continue
 			}
 			seen[a] = true
-			if id := f.settle(a, passed, in.Now, all, max(numbers[g.UUID], f.computing[g.UUID])); id != "" {
+			if id := f.settle(a, passed, in.Now, all, max(numbers[g.UUID], f.computing[g.UUID]), p.cedes(g)); id != "" {
 				out[id] = fmt.Sprintf("those that come last get %.0f %% of the GPU all the same (--batch-floor)", 100*f.share())
 			}
 		}
@@ -113,8 +113,8 @@ func (f *Floor) Grant(in Input) map[string]string {
 func (f *Floor) share() float64 { return cmp.Or(f.Share, DefaultFloor) }
 
 // settle books the time that has passed, and returns the container that runs for the account. all
-// want the GPU; computing is how many divide its time.
-func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []placed, computing int) string {
+// want the GPU; computing is how many divide its time. ceded: see cede.
+func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []placed, computing int, ceded bool) string {
 	b := f.accounts[a]
 	if b == nil {
 		b = &balance{}
@@ -139,7 +139,7 @@ func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []pla
 	if mine > 0 {
 		b.owed -= passed * time.Duration(mine) / time.Duration(max(computing, mine))
 	}
-	if !preceded { // time that others did not want pays our debt, and makes no debt of theirs
+	if !preceded || ceded { // time that others did not want pays our debt, and makes no debt of theirs
 		b.owed = max(b.owed, min(before, 0))
 	}
 	b.owed = min(max(b.owed, -deepest), 2*grain)

@@ -54,6 +54,9 @@ type GPU struct {
 	Fresh bool
 	// Arbitrated: the rule decides which containers run. Otherwise all run.
 	Arbitrated bool
+	// Greedy: containers that are not ours to hold take what one that is held leaves, or may: they use a
+	// good part of the GPU.
+	Greedy bool
 	// Relieve: memory pressure was reported and may not be over.
 	Relieve bool
 	// Admitted lists the ids of the containers that the last plan admitted here, in the order of

@@ -80,7 +80,7 @@ func (p *planner) open(seq []entry) turns {
 	admissions := map[string]Admission{}
 	for _, g := range p.in.GPUs {
 		if g.Arbitrated {
-			admissions[g.UUID] = p.in.Rule.Open(g)
+			admissions[g.UUID] = p.admission(g)
 		}
 	}
 	for _, e := range seq {

@@ -25,6 +25,7 @@ const (
 // tenant is a container: a task, or a server with a request after the other.
 type tenant struct {
 	server, batch bool
+	other         bool    // it is not ours to hold
 	deadline      float64 // after the start of each task; 0: none
 	known         bool    // how long it takes was learned before
 	every         float64 // of a server: from an answer to the next request
@@ -40,6 +41,7 @@ type tenant struct {
 	freeze   bool
 	since    float64
 	ended    float64
+	took     []float64 // each of its tasks that have ended
 
 	held, behind, wanted float64 // contiguous: kept from computing; behind batch alone; wants the GPU since
 }
@@ -53,8 +55,32 @@ type world struct {
 	rule     plan.Rule
 	llf      bool
 	next     float64            // plan
-	watch    func(step float64) // called after each step
+	watch    func(step float64) // called after each step; may be nil
+	free     bool               // nobody plans
+	foreign  foreign
 }
+
+// foreign is what those that are not ours use together, as package core judges it.
+type foreign struct {
+	part         float64 // mean of some seconds
+	worked, took float64 // when they last used the GPU, and a good part of it
+}
+
+// pass lets a step pass in which they had this part of the GPU.
+func (f *foreign) pass(now, step, part float64) {
+	f.part += (part - f.part) * (1 - math.Exp(-step/3))
+	if part > 0 {
+		f.worked = now
+	}
+	switch {
+	case now-f.worked > 3:
+		f.took = 0
+	case f.part >= 0.3:
+		f.took = now
+	}
+}
+
+func (f *foreign) greedy(now float64) bool { return f.took > 0 && now-f.took < 60 }
 
 func clock(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 
@@ -91,13 +117,20 @@ func (w *world) step() {
 	}
 	step := max(to, w.now) - w.now
 	w.count(step)
+	others := 0.0
 	for _, v := range w.tenants {
 		if v.computes() {
 			v.left, v.got = v.left-step/n, v.got+step/n
+			if v.other {
+				others += 1 / n
+			}
 		}
 	}
 	w.now += step
-	w.watch(step)
+	w.foreign.pass(w.now, step, others)
+	if w.watch != nil {
+		w.watch(step)
+	}
 	for _, v := range w.tenants {
 		w.happen(v)
 	}
@@ -134,6 +167,7 @@ func (w *world) happen(v *tenant) {
 	}
 	switch {
 	case v.here && v.left <= 1e-9:
+		v.took = append(v.took, w.now-v.at)
 		v.here, v.at = false, w.now+v.every
 		if !v.server {
 			v.ended = w.now
@@ -151,7 +185,7 @@ func (w *world) happen(v *tenant) {
 func (w *world) decide() {
 	w.next = w.now + ticking
 	in := w.input()
-	if len(in.Containers) == 0 {
+	if len(in.Containers) == 0 || w.free {
 		w.admitted = nil
 		return
 	}
@@ -193,7 +227,7 @@ func (w *world) input() plan.Input {
 		}
 		in.Containers = append(in.Containers, v.container(fmt.Sprint(i)))
 	}
-	in.GPUs = []plan.GPU{{UUID: "g", Utilization: use, Memory: 0.1, Fresh: true, Arbitrated: true, Admitted: w.admitted}}
+	in.GPUs = []plan.GPU{{UUID: "g", Utilization: use, Memory: 0.1, Fresh: true, Arbitrated: true, Admitted: w.admitted, Greedy: w.foreign.greedy(w.now)}}
 	return in
 }
 
@@ -202,7 +236,7 @@ func (v *tenant) container(id string) plan.Container {
 	if v.deadline > 0 {
 		t.Deadline = clock(v.at + v.deadline)
 	}
-	c := plan.Container{ID: id, Name: id, Managed: true, Standing: plan.Runs, Since: clock(v.since), Batch: v.batch, Tasks: []task.Task{t}}
+	c := plan.Container{ID: id, Name: id, Managed: !v.other, Standing: plan.Runs, Since: clock(v.since), Batch: v.batch, Tasks: []task.Task{t}}
 	c.Server = v.server
 	if stopped := v.frozen && v.changing == 0 || v.changing > 0 && v.freeze; stopped {
 		c.Standing, c.Cause = plan.Ours, plan.Arbitrate

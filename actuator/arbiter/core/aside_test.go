@@ -101,6 +101,12 @@ func (d *duet) touched() bool {
 	}) || slices.ContainsFunc(d.holds, func(a core.Action) bool { return a.ContainerID == "a" || a.ContainerID == "b" })
 }
 
+// urgent gives the last one a deadline: beside a gang that may not be held, and is greedy, only class batch gives way.
+func urgent(c []task.Container) {
+	last := &c[len(c)-1].Spec
+	last.Class, last.Deadline = task.ClassDeadline, 600
+}
+
 // A gang that cannot be ordered as one is left as it is, all of it, and so is a client of MPS; both say why. The others are ordered.
 func TestGangLeftAsItIs(t *testing.T) {
 	for _, tc := range []struct {
@@ -109,13 +115,13 @@ func TestGangLeftAsItIs(t *testing.T) {
 		change    func(*core.Options, []task.Container)
 	}{
 		{"the default mode", "ordered with --several-gpus=as-one only", state.ByGang, func(o *core.Options, _ []task.Container) { o.AsOne = false }},
-		{"holds are pauses", "would not be paused and go on as one", state.ByGang, func(o *core.Options, _ []task.Container) { o.Divides, o.AsOne = false, false }},
+		{"holds are pauses", "would not be paused and go on as one", state.ByGang, func(o *core.Options, c []task.Container) { o.Divides, o.AsOne = false, false; urgent(c) }},
 		{"a policy that pauses", "would not be paused and go on as one", state.ByGang, func(o *core.Options, _ []task.Container) { o.Config.Policy = "p3" }},
 		{"classes disagree", "laxity.class counts as batch on a, and as deadline on b", state.ByConflict, func(_ *core.Options, c []task.Container) { c[1].Spec.Class = task.ClassDeadline }},
 		{"deadlines disagree", "laxity.deadline", state.ByConflict, func(_ *core.Options, c []task.Container) { c[0].Spec.Deadline, c[1].Spec.Deadline = 9, 5 }},
-		{"shares disagree, holds are pauses", "laxity.share", state.ByConflict, func(o *core.Options, c []task.Container) { o.Divides, c[1].Spec.Share = false, 0.5 }},
+		{"shares disagree, holds are pauses", "laxity.share", state.ByConflict, func(o *core.Options, c []task.Container) { o.Divides, c[1].Spec.Share = false, 0.5; urgent(c) }},
 		{"a member computes by MPS", "MPS server", state.ByMPS, func(_ *core.Options, c []task.Container) { c[1].Processes[0].MPS = true }},
-		{"a member computes by MPS, holds are pauses", "MPS server", state.ByMPS, func(o *core.Options, c []task.Container) { o.Divides, c[0].Processes[0].MPS = false, true }},
+		{"a member computes by MPS, holds are pauses", "MPS server", state.ByMPS, func(o *core.Options, c []task.Container) { o.Divides, c[0].Processes[0].MPS = false, true; urgent(c) }},
 		{"two that are no gang compute by MPS", "it computes through an MPS server", state.ByMPS, func(_ *core.Options, c []task.Container) {
 			for i := range 2 {
 				c[i].Spec.Gang, c[i].Processes[0].MPS = "", true
@@ -257,6 +263,36 @@ func TestReasonFollowsWhoIsLeftAsItIs(t *testing.T) {
 			}
 			if c := d.container("trainer"); c.LeftAsItIs != state.BySeveral {
 				t.Errorf("on two GPUs: %+v", c)
+			}
+		})
+	}
+}
+
+// With pauses, tasks that can meet their deadlines are held for each other beside a container without a label that uses
+// little, and not beside one that uses a lot: that one would take what they leave. Class batch gives way all the same.
+func TestPausesBesideAContainerThatIsNotOurs(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		use   float64
+		class task.Class
+		held  bool
+	}{
+		{"it uses little", 0.1, task.ClassDeadline, true},
+		{"it uses a lot", 0.5, task.ClassDeadline, false},
+		{"it uses a lot, beside class batch", 0.5, task.ClassBatch, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDuet(t, func(o *core.Options, c []task.Container) {
+				o.Divides, o.AsOne = false, false
+				c[0].Spec, c[0].SMUtilization = task.Spec{Release: task.ReleaseProcess}, map[string]float64{"GPU-0": tt.use}
+				c[1].Spec.Gang = ""
+				urgent(c)
+				if tt.class == task.ClassDeadline {
+					urgent(c[:3])
+				}
+			})
+			if held := len(d.holds) > 0; held != tt.held {
+				t.Errorf("held: %+v", d.holds)
 			}
 		})
 	}

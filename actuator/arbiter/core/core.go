@@ -67,6 +67,7 @@ type Core struct {
 	breaker    breaker
 	leadership leadership
 	memory     *memory
+	usage      usage
 	division   *division // nil: nothing is divided
 	admitted   admitted
 	allowed    map[string]bool
@@ -79,7 +80,7 @@ type Core struct {
 func New(o Options, now time.Time) *Core {
 	k := &Core{
 		o: o, config: o.Config, now: now, leases: o.Leases, history: o.History, leadership: leadership{leads: true},
-		facts: observed{began: now}, holds: newHolds(), turns: newTurns(), memory: newMemory(o.Swaps),
+		facts: observed{began: now}, holds: newHolds(), turns: newTurns(), memory: newMemory(o.Swaps), usage: newUsage(),
 		admitted: admitted{verdicts: map[claimKey]verdict{}},
 		allowed:  map[string]bool{}, lastReason: map[string]string{},
 	}

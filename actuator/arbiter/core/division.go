@@ -9,7 +9,6 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/plan/ladder"
-	"github.com/laxity/laxity/exporter/task"
 )
 
 // division is how slices and channels off and on divide the time of GPUs. On a divided GPU no
@@ -23,7 +22,6 @@ type division struct {
 	gangs map[string]*gangOf
 	// aside are containers, by id, that are left alone until then, because a swap is about to begin.
 	aside map[string]time.Time
-	usage usage
 }
 
 // divided is what is known of one GPU's division.
@@ -45,7 +43,7 @@ type call struct {
 func (d *divided) busy() bool { return len(d.calls) > 0 }
 
 func newDivision() *division {
-	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}, usage: usage{map[usedBy]*used{}, map[string]*task.Switches{}}}
+	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}}
 }
 
 // divides reports whether channels divide the time of GPUs: then arbitration pauses no container.
@@ -81,7 +79,8 @@ func (k *Core) divide(in plan.Input) {
 		if acts && now.Before(d.until) {
 			d.plan = ladder.Make(ladder.Input{
 				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: v.await(tenants[gpu]),
-				Limits: ladder.Limits{MaxHold: k.config.MaxHold}, Switches: v.usage.switchesOf(gpu),
+				Limits: ladder.Limits{MaxHold: k.config.MaxHold}, Switches: k.usage.switchesOf(gpu),
+				Greedy: k.usage.isGreedy(gpu, strangers(tenants[gpu]), now),
 			}, d.state)
 		}
 		d.state = d.plan.State

@@ -90,7 +90,7 @@ func (k *Core) gangTenants(all map[string][]ladder.Tenant, is named, parts []par
 		if t.Share = 0; p.Spec.Share > 0 { // each container is sure of its own
 			t.Share = min(1, p.Spec.Share*float64(len(here)))
 		}
-		v.usage.reportAll(&t, here, gpu)
+		k.usage.reportAll(&t, here, gpu)
 		g.home.Bind(&t, gpu)
 		f := g.faces[gpu]
 		if f.gone = f.gone && len(g.processes[gpu]) == 0; f.doubtful {

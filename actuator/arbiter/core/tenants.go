@@ -82,7 +82,6 @@ func (t *tenant) due(now time.Time) bool { return !now.Before(t.retry.next) }
 func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	all := map[string][]ladder.Tenant{}
 	s, v := k.facts.snap, k.division
-	v.usage.measure(s)
 	var units []*unit
 	gangs := map[string]*unit{}
 	for i, c := range s.Containers {
@@ -119,6 +118,16 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	return all
 }
 
+// strangers are the containers of those processes that must not be acted on and may compute, by id.
+func strangers(tenants []ladder.Tenant) (ids []string) {
+	for _, t := range tenants {
+		if !t.Labelled && t.Wants != ladder.No && !slices.Contains(ids, t.Container) {
+			ids = append(ids, t.Container)
+		}
+	}
+	return ids
+}
+
 // unit is what has one place in the order: a container, or a gang.
 type unit struct {
 	named
@@ -132,7 +141,7 @@ func (k *Core) processTenants(all map[string][]ladder.Tenant, p part, ours bool)
 	for _, u := range p.users {
 		for _, gpu := range u.gpus {
 			t := k.tenant(p.Container, p.plan, u, ours)
-			k.division.usage.report(&t, gpu, k.now)
+			k.usage.report(&t, gpu, k.now)
 			all[gpu] = append(all[gpu], t)
 		}
 	}

@@ -33,6 +33,7 @@ func (t *turns) keep(present map[string]bool) {
 
 // plan plans with the present facts, and starts the actions.
 func (k *Core) plan() {
+	k.usage.measure(k.facts.snap)
 	in := k.input()
 	k.judgeDeadlines(in)
 	k.divide(in)
@@ -89,7 +90,23 @@ func (k *Core) input() plan.Input {
 		in.Containers = append(in.Containers, k.container(c, tasks[c.ID]))
 	}
 	k.planMemory(&in)
+	for i, g := range in.GPUs {
+		if g.Arbitrated {
+			in.GPUs[i].Greedy = k.usage.isGreedy(g.UUID, k.unheld(in, g.UUID), k.now)
+		}
+	}
 	return in
+}
+
+// unheld are the containers on a GPU that must not be held, by id.
+func (k *Core) unheld(in plan.Input, gpu string) (ids []string) {
+	for _, c := range in.Containers {
+		_, uses := k.usage.of[usedBy{c.ID, gpu}]
+		if !c.Controllable() && c.Standing == plan.Runs && (uses || c.Uses(gpu)) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
 }
 
 func (k *Core) container(s task.Container, tasks []task.Task) plan.Container {

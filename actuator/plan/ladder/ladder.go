@@ -130,6 +130,9 @@ type Input struct {
 	Limits  Limits
 	// Switches is what was last read of the GPU's context switches; zero: nothing.
 	Switches Switches
+	// Greedy: processes that are not ours to act on take what one that is off leaves, or may: they use a
+	// good part of the GPU.
+	Greedy bool
 }
 
 // Switches are the context switches of a GPU in some time.

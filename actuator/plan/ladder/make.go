@@ -57,8 +57,8 @@ func (t turnout) here() (n int) {
 // turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
 // would take a request, or a gap of a server without a break, too long, where a server waits for the
 // queue most of the time, or where slices that requests can wait for make no order; else everybody.
-// So it is beside a process that is not ours to act on: what one of the queue leaves while it is off,
-// that one would take, and not those that come first.
+// So it is beside greedy processes that are not ours to act on: what one of the queue leaves while it is
+// off, those would take, and not those that come first.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
@@ -70,7 +70,7 @@ func (p *planner) turnout() turnout {
 		}
 	}
 	each := byDefault(len(t.wanting))
-	if len(p.tops) > 0 && len(t.wanting) > 1 && p.foreign == 0 {
+	if len(p.tops) > 0 && len(t.wanting) > 1 && !(p.in.Greedy && p.foreign > 0) {
 		long := each > t.budget || p.unbroken || p.slow() && p.crowded()
 		if p.byOrder = !long && p.tooEven(t.wanting, p.atATime(t)); long || p.byOrder {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {

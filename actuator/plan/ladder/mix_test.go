@@ -31,9 +31,17 @@ func comeAndGo(r *rand.Rand, until time.Duration, others float64) (all []*actor)
 	return all
 }
 
+// whose says which containers of a mix are not ours to act on.
+type whose int
+
+const (
+	allOurs       whose = iota
+	otherTrainers       // and some of those that come and go
+	otherServers        // one or two more, which use little
+)
+
 // mix draws servers and trainers that stay, and containers that come and go beside them; the same for the same number.
-// others: the trainers are not ours to act on.
-func mix(number int, planned, others bool) (w *world, coming []*actor) {
+func mix(number int, planned bool, others whose) (w *world, coming []*actor) {
 	r := rand.New(rand.NewPCG(77, uint64(number))) //nolint:gosec // not a secret
 	var all []*actor
 	for i := range r.IntN(3) {
@@ -44,7 +52,7 @@ func mix(number int, planned, others bool) (w *world, coming []*actor) {
 		step := uniform(r, 20*ms, time.Second)
 		a := trainer(fmt.Sprintf("trainer%d", i), step, uniform(r, 0, step/2))
 		switch {
-		case others:
+		case others == otherTrainers:
 			unlabelled(a)
 		case r.IntN(4) == 0:
 			a.tenant.Job.Batch = false
@@ -53,10 +61,16 @@ func mix(number int, planned, others bool) (w *world, coming []*actor) {
 		all = append(all, a)
 	}
 	part := 0.0
-	if others {
+	if others == otherTrainers {
 		part = 0.3 * r.Float64()
 	}
 	coming = comeAndGo(r, 60*time.Second, part)
+	if others == otherServers {
+		for i := range 1 + r.IntN(2) {
+			every := uniform(r, 50*ms, 500*ms)
+			all = append(all, unlabelled(server(fmt.Sprintf("other%d", i), time.Second, every, uniform(r, ms, every/7))))
+		}
+	}
 	w = newWorld(planned, append(all, coming...)...)
 	w.lags, w.measured = true, r.Float64() < 0.85
 	if r.Float64() < 0.2 {
@@ -68,13 +82,17 @@ func mix(number int, planned, others bool) (w *world, coming []*actor) {
 // fared is how tasks and requests fared.
 type fared struct {
 	tasks, late, requests, lateRequests int
-	others                              time.Duration // that tasks took which are not ours
+	others                              time.Duration // that tasks and requests took which are not ours
 	unended                             []string      // that came 40 s ago or earlier
 }
 
 func (f *fared) add(w *world, coming []*actor) {
 	for _, a := range w.actors {
 		for _, d := range a.takes {
+			if !a.tenant.Labelled {
+				f.others += d
+				continue
+			}
 			if f.requests++; d > a.tenant.Deadline {
 				f.lateRequests++
 			}
@@ -100,21 +118,25 @@ func (f *fared) add(w *world, coming []*actor) {
 }
 
 // Whatever comes and goes, fewer deadlines are missed than by default, of tasks and of requests; every task ends; and
-// what is not ours to act on takes no longer. (Beside what is not ours tasks took turns, and left it their time: a quarter more
-// deadlines of tasks were missed than by default, and some tasks of a second had not ended after a minute.)
+// what is not ours to act on takes no longer. (Beside trainers that are not ours tasks took turns, and left them their time: a
+// quarter more deadlines of tasks were missed than by default, and some tasks of a second had not ended after a minute.)
+// Beside what uses little the order is worth more.
 func TestFewerDeadlinesAreMissedWhateverComesAndGoes(t *testing.T) {
 	n := 150
 	if testing.Short() {
 		n = 40
 	}
-	for name, others := range map[string]bool{"all are ours": false, "trainers are not ours": true} {
+	for name, tt := range map[string]struct {
+		others whose
+		worth  float64 // of the deadlines missed by default this part is met at least
+	}{"all are ours": {allOurs, 0.7}, "trainers are not ours": {otherTrainers, 0}, "small servers are not ours": {otherServers, 0.3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var mine, def fared
 			for number := range n {
-				w, coming := mix(number, true, others)
+				w, coming := mix(number, true, tt.others)
 				w.run(100 * time.Second)
-				d, comingToo := mix(number, false, others)
+				d, comingToo := mix(number, false, tt.others)
 				d.run(100 * time.Second)
 				def.add(d, comingToo)
 				mine.unended = nil
@@ -122,10 +144,10 @@ func TestFewerDeadlinesAreMissedWhateverComesAndGoes(t *testing.T) {
 					t.Errorf("draw %d: %s; not ended: %v", number, w.err, mine.unended)
 				}
 			}
-			t.Logf("late: %d of %d tasks (by default %d), %d of %d requests (%d); tasks that are not ours took %v (%v)",
+			t.Logf("late: %d of %d tasks (by default %d), %d of %d requests (%d); what is not ours took %v (%v)",
 				mine.late, mine.tasks, def.late, mine.lateRequests, mine.requests, def.lateRequests, mine.others, def.others)
-			if mine.late > def.late || mine.lateRequests > def.lateRequests || mine.others.Seconds() > 1.03*def.others.Seconds() {
-				t.Error("that is more than by default")
+			if float64(mine.late) > (1-tt.worth)*float64(def.late) || mine.lateRequests > def.lateRequests || mine.others.Seconds() > 1.03*def.others.Seconds() {
+				t.Error("that is more than it must be")
 			}
 		})
 	}

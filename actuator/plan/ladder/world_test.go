@@ -2,6 +2,7 @@ package ladder_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -41,6 +42,8 @@ type world struct {
 	rate     float64
 	jitter   time.Duration // how much later than its second it begins
 	random   *rand.Rand
+
+	foreign foreign
 
 	state   ladder.State
 	plan    ladder.Plan
@@ -318,9 +321,41 @@ func (w *world) input() ladder.Input {
 		if t.Deadline > 0 {
 			t.Job.Deadline = epoch.Add(begin + t.Deadline)
 		}
-		in.Tenants = append(in.Tenants, t)
+		if in.Tenants = append(in.Tenants, t); !t.Labelled {
+			a.told = t.Got
+		}
 	}
+	in.Greedy = !w.measured || w.foreign.greedy(w)
 	return in
+}
+
+// foreign is what those that are not ours use together, as package core judges it.
+type foreign struct {
+	at, worked, took time.Duration
+	got              time.Duration
+	part             float64 // mean of some seconds
+}
+
+func (f *foreign) greedy(w *world) bool {
+	var got time.Duration
+	for _, a := range w.actors {
+		got += a.told
+	}
+	if d := (w.now - f.at).Seconds(); d > 0 {
+		share := (got - f.got).Seconds() / d
+		f.part += (share - f.part) * (1 - math.Exp(-d/3))
+		f.at, f.got = w.now, got
+		if share > 0 {
+			f.worked = w.now
+		}
+	}
+	switch {
+	case w.now-f.worked > 3*time.Second:
+		f.took = 0
+	case f.part >= 0.3:
+		f.took = w.now
+	}
+	return f.took > 0 && w.now-f.took < time.Minute
 }
 
 // reading is how a device tells GPU time: once a second the part of the second before,
