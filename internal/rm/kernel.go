@@ -39,7 +39,7 @@ type Kernel interface {
 // Stat is what /proc/PID/stat reports of a process.
 type Stat struct {
 	Start   uint64 `json:"start"`             // clock ticks since boot
-	Exiting bool   `json:"exiting,omitempty"` // PF_EXITING, or a zombie
+	Exiting bool   `json:"exiting,omitempty"` // PF_EXITING, or a zombie, and so are all of its threads
 }
 
 // Device is what a descriptor refers to.

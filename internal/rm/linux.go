@@ -98,13 +98,12 @@ func (s *system) Uptime() (time.Duration, error) {
 }
 
 func (s *system) Stat(pid int) (Stat, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := statOf(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return Stat{}, fmt.Errorf("process %d: %w", pid, ErrGone)
-	} else if err != nil {
-		return Stat{}, err
 	}
-	return parseStat(string(text))
+	stat.Exiting = stat.Exiting && another(pid) == 0
+	return stat, err
 }
 
 // parseStat reads a line of /proc/PID/stat. The name in it may hold any character, parentheses too.
@@ -134,6 +133,12 @@ func parseStat(text string) (Stat, error) {
 func (s *system) Descriptors(pid int) ([]int, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) == 0 {
+		if tid := another(pid); tid > 0 {
+			dir = fmt.Sprintf("/proc/%d/task/%d/fd", pid, tid)
+			entries, err = os.ReadDir(dir)
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
 	} else if err != nil {
@@ -185,6 +190,9 @@ func (s *system) Pidfd(pid int) (int, error) {
 
 func (s *system) Duplicate(pidfd, fd int) (int, error) {
 	dup, err := unix.PidfdGetfd(pidfd, fd, 0) // with FD_CLOEXEC, always
+	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.ESRCH) {
+		dup, err = duplicateOfThread(pidfd, fd, err)
+	}
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return -1, fmt.Errorf("%w (%w)", ErrGone, err)
