@@ -214,7 +214,7 @@ func TestReleasedKeepsItsPartBesideAServer(t *testing.T) {
 			t.Fatalf("off %d; slices %v and %v beside it", v.Off(a), v.Slices(s), v.Slices(b))
 		}
 	}
-	v.await("it says why", func() bool { return strings.Contains(v.state().Containers[0].Order, "not ours to act on") })
+	v.await("it says why", func() bool { return strings.Contains(v.state().Containers[0].Order, "must be left alone") })
 	v.source.end("a") // and with its task the release
 	v.await("requests come first again", first)
 }

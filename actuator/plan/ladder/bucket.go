@@ -98,7 +98,7 @@ func (p *planner) wishes() (all []wish) {
 func (p *planner) sliceUrgency(t Tenant, want Standing) int {
 	is := t.Stands.slice()
 	switch {
-	case p.foreign > 0 && want.Slice < is:
+	case len(p.foreign) > 0 && want.Slice < is:
 		return yielded
 	case is < lesser && want.Slice > is:
 		return thrash

@@ -332,11 +332,14 @@ func TestOthersPartIsNotOursToTake(t *testing.T) {
 	s := story(t).
 		At("0s", Task("u", Unlabelled), Server("s", "20ms"), Task("a", Deadline("10s"))).
 		Expect(Untouched("u"), Slice("s", "2048us"), SliceWithin("a", "1ms", "2048us"), Nobody(Off)).
-		Expect(Says("s", "beside a container that is not ours to act on, all together have no more than by default"))
+		Expect(Says("s", "beside u, which must be left alone, all together have no more than by default"))
 	s.At("1s", Change("u", Idle)). // it has a context and does nothing
 					Expect(Slice("s", "1s"), Slice("a", "100us"))
 	story(t).At("0s", Task("n", Never), Task("a", Deadline("10s")), Task("b", Deadline("20s"))).
 		Expect(Untouched("n"), Slice("a", "2048us"), SliceWithin("b", "1ms", "2048us"))
+	story(t).At("0s", Task("u", Unlabelled), Task("n", Never), Task("a", Deadline("10s"))).
+		Expect(Says("a", "beside n and u, which must")).
+		At("1s", Task("v", Unlabelled)).Expect(Says("a", "beside n and 2 more, which must"))
 }
 
 func TestWhoIsOnSeveralGPUsIsNeverOff(t *testing.T) {

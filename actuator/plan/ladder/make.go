@@ -70,7 +70,7 @@ func (p *planner) turnout() turnout {
 		}
 	}
 	each := byDefault(len(t.wanting))
-	if len(p.tops) > 0 && len(t.wanting) > 1 && !(p.in.Greedy && p.foreign > 0) {
+	if len(p.tops) > 0 && len(t.wanting) > 1 && !(p.in.Greedy && len(p.foreign) > 0) {
 		long := each > t.budget || p.unbroken || p.slow() && p.crowded()
 		if p.byOrder = !long && p.tooEven(t.wanting, p.atATime(t)); long || p.byOrder {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
@@ -136,13 +136,13 @@ func (p *planner) servers(full bool) {
 	t := p.turnout()
 	l, gapsDo := &p.state.load, !full || p.resting()
 	l.full = l.full && !t.visits
-	if len(p.tops) == 0 || t.here() != 1 || p.foreign > 0 || t.visits || !gapsDo {
+	if len(p.tops) == 0 || t.here() != 1 || len(p.foreign) > 0 || t.visits || !gapsDo {
 		l.since = time.Time{}
 	} else if l.since.IsZero() {
 		l.since = p.in.Now
 	}
 	sizes, modest := []time.Duration(nil), time.Duration(0)
-	if p.foreign > 0 {
+	if len(p.foreign) > 0 {
 		sizes, modest = p.modest()
 	} else {
 		sizes = p.sizes(t, gapsDo)

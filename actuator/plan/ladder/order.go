@@ -32,7 +32,7 @@ type planner struct {
 	// other processes with tasks, in order.
 	tops, queue []member
 	idle        []Tenant // labelled, without work
-	foreign     int      // processes that compute and that we must not act on
+	foreign     []string // containers of processes that compute and that we must not act on, by name
 	out         map[string]Standing
 	again       time.Time
 	report      string
@@ -60,7 +60,7 @@ func (p *planner) sort() {
 		switch {
 		case !t.Labelled || t.Never:
 			if t.Wants != No {
-				p.foreign++
+				p.foreign = append(p.foreign, t.Name)
 			}
 		case t.Server && !p.late(t):
 			p.tops = append(p.tops, member{Tenant: t, place: policy.OnTime})

@@ -59,7 +59,7 @@ func (p *planner) steady() bool {
 	for _, m := range p.tops {
 		s, is := l.steady[m.ID]
 		use, measured := l.use[m.ID]
-		if !p.goesOn(m) || !measured || p.foreign > 0 {
+		if !p.goesOn(m) || !measured || len(p.foreign) > 0 {
 			delete(l.steady, m.ID)
 			continue
 		}

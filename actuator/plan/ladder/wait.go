@@ -46,7 +46,7 @@ func (p *planner) waitIn(equals []member, all map[string]wait) {
 		waits[i] = p.fared(m, i > 0, len(equals)-1)
 	}
 	most := p.longest(waits)
-	alone := len(p.tops) == 0 && p.foreign == 0
+	alone := len(p.tops) == 0 && len(p.foreign) == 0
 	for i := range equals {
 		if w := &waits[i]; i > 0 && !w.over {
 			left := p.patience(*w, most) - w.waited

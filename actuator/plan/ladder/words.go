@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,8 +22,8 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 		return p.whyOff(m, wanting)
 	case !wants:
 		return "it does not want the GPU at the moment, " + slice
-	case p.foreign > 0:
-		return ordinal(s.Rank) + " in the queue, " + slice + ": beside a container that is not ours to act on, all together have no more than by default"
+	case len(p.foreign) > 0:
+		return ordinal(s.Rank) + " in the queue, " + slice + p.besideOthers()
 	case len(p.tops) == 0 && len(p.queue) == 1:
 		return "alone on the GPU, slice as by default"
 	case len(p.tops) > 0 && len(p.state.turn.on) > 0 && p.state.turn.visits:
@@ -36,6 +37,19 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 	default:
 		return ordinal(s.Rank) + " in the queue, " + slice
 	}
+}
+
+// besideOthers says what holds beside containers that are not ours to act on, and names them: a label would help.
+func (p *planner) besideOthers() string {
+	names := slices.Compact(slices.Sorted(slices.Values(p.foreign)))
+	who := names[0]
+	switch n := len(names); {
+	case n > 2:
+		who = fmt.Sprintf("%s and %d more", who, n-1)
+	case n == 2:
+		who += " and " + names[1]
+	}
+	return ": beside " + who + ", which must be left alone, all together have no more than by default"
 }
 
 func (p *planner) whyOff(m member, wanting []member) string {
@@ -79,8 +93,8 @@ func (p *planner) whyNoTurns(wanting []member) string {
 func (p *planner) whyTop(i int, s Standing) string {
 	slice := "slice " + written(s.Slice)
 	switch {
-	case p.foreign > 0:
-		return ordinal(s.Rank) + " in the queue, " + slice + ": beside a container that is not ours to act on, all together have no more than by default"
+	case len(p.foreign) > 0:
+		return ordinal(s.Rank) + " in the queue, " + slice + p.besideOthers()
 	case len(p.tops)+len(p.queue) == 1:
 		return "alone on the GPU, slice as by default"
 	case i == 0:

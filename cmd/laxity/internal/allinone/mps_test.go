@@ -33,7 +33,7 @@ func TestClientOfMPSIsLeftAsItIs(t *testing.T) {
 		all := s.Actuator.State().Containers
 		beside := 0
 		for _, c := range all {
-			if (c.ID == one.ID || c.ID == other.ID) && strings.Contains(c.Order, "beside a container that is not ours to act on") && !c.Off {
+			if (c.ID == one.ID || c.ID == other.ID) && strings.Contains(c.Order, "which must be left alone") && !c.Off {
 				beside++
 			}
 		}
