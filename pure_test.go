@@ -32,6 +32,7 @@ var pure = []string{
 	"actuator/placement",
 	"actuator/plan",
 	"actuator/plan/gang",
+	"actuator/plan/greed",
 	"actuator/plan/ladder",
 	"actuator/policy",
 	"actuator/profile",

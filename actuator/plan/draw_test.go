@@ -57,6 +57,7 @@ func drawInput(t *rapid.T, maxGPUs int) plan.Input {
 			Memory:      rapid.SampledFrom([]float64{0.1, 0.91, 0.94, 0.97}).Draw(t, "memory"),
 			Fresh:       rapid.Bool().Draw(t, "fresh"),
 			Arbitrated:  rapid.Bool().Draw(t, "arbitrated"),
+			Greedy:      rapid.Bool().Draw(t, "greedy"),
 			Relieve:     rapid.Bool().Draw(t, "relieve"),
 			Admitted:    rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"c0", "c1", "c2", "c3", "gone"}), 0, 3, rapid.ID[string]).Draw(t, "admitted"),
 		})

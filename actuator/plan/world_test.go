@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/plan/greed"
 	"github.com/laxity/laxity/actuator/policy"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -57,30 +58,8 @@ type world struct {
 	next     float64            // plan
 	watch    func(step float64) // called after each step; may be nil
 	free     bool               // nobody plans
-	foreign  foreign
+	judge    greed.Judge
 }
-
-// foreign is what those that are not ours use together, as package core judges it.
-type foreign struct {
-	part         float64 // mean of some seconds
-	worked, took float64 // when they last used the GPU, and a good part of it
-}
-
-// pass lets a step pass in which they had this part of the GPU.
-func (f *foreign) pass(now, step, part float64) {
-	f.part += (part - f.part) * (1 - math.Exp(-step/3))
-	if part > 0 {
-		f.worked = now
-	}
-	switch {
-	case now-f.worked > 3:
-		f.took = 0
-	case f.part >= 0.3:
-		f.took = now
-	}
-}
-
-func (f *foreign) greedy(now float64) bool { return f.took > 0 && now-f.took < 60 }
 
 func clock(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 
@@ -117,17 +96,19 @@ func (w *world) step() {
 	}
 	step := max(to, w.now) - w.now
 	w.count(step)
-	others := 0.0
-	for _, v := range w.tenants {
+	parts := map[string]float64{}
+	for i, v := range w.tenants {
 		if v.computes() {
 			v.left, v.got = v.left-step/n, v.got+step/n
-			if v.other {
-				others += 1 / n
-			}
+			parts[fmt.Sprint(i)] = 1 / n
+		} else if v.here {
+			parts[fmt.Sprint(i)] = 0
 		}
 	}
 	w.now += step
-	w.foreign.pass(w.now, step, others)
+	if !w.free {
+		w.judge.Read(clock(w.now), parts)
+	}
 	if w.watch != nil {
 		w.watch(step)
 	}
@@ -217,7 +198,7 @@ func (w *world) input() plan.Input {
 	if w.llf {
 		in.Order = policy.LateLast{Placer: policy.LLF{Now: now}, Now: now}
 	}
-	use := 0.0
+	use, strangers := 0.0, []string{}
 	for i, v := range w.tenants {
 		if !v.here {
 			continue
@@ -226,8 +207,11 @@ func (w *world) input() plan.Input {
 			use = 1
 		}
 		in.Containers = append(in.Containers, v.container(fmt.Sprint(i)))
+		if v.other {
+			strangers = append(strangers, fmt.Sprint(i))
+		}
 	}
-	in.GPUs = []plan.GPU{{UUID: "g", Utilization: use, Memory: 0.1, Fresh: true, Arbitrated: true, Admitted: w.admitted, Greedy: w.foreign.greedy(w.now)}}
+	in.GPUs = []plan.GPU{{UUID: "g", Utilization: use, Memory: 0.1, Fresh: true, Arbitrated: true, Admitted: w.admitted, Greedy: w.judge.Greedy(strangers)}}
 	return in
 }
 

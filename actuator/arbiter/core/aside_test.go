@@ -297,3 +297,21 @@ func TestPausesBesideAContainerThatIsNotOurs(t *testing.T) {
 		})
 	}
 }
+
+// Beside a server with a short deadline two trainers take turns off the GPU, unless a container without a label uses a lot.
+func TestTurnsBesideAContainerThatIsNotOurs(t *testing.T) {
+	for use, turns := range map[float64]bool{0.1: true, 0.5: false} {
+		d := newDuet(t, func(_ *core.Options, c []task.Container) {
+			c[0].Spec, c[0].SMUtilization = task.Spec{Release: task.ReleaseProcess}, map[string]float64{"GPU-0": use}
+			c[1].Spec = task.Spec{Managed: true, Class: task.ClassDeadline, Release: task.ReleaseBusy, Deadline: 0.02}
+			c[1].Processes[0].GPUs, c[1].SMUtilization = []string{"GPU-0"}, map[string]float64{"GPU-0": 0.05}
+		}, func(s *task.Snapshot) { s.Tasks[1].GPUs = []string{"GPU-0"} })
+		d.calls = nil
+		for range 20 {
+			d.step()
+		}
+		if off := slices.ContainsFunc(d.calls, func(c core.Change) bool { return c.Kind == core.SwitchOff }); off != turns {
+			t.Errorf("beside one that uses %v: %+v", use, d.calls)
+		}
+	}
+}

@@ -80,7 +80,7 @@ func (k *Core) divide(in plan.Input) {
 			d.plan = ladder.Make(ladder.Input{
 				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: v.await(tenants[gpu]),
 				Limits: ladder.Limits{MaxHold: k.config.MaxHold}, Switches: k.usage.switchesOf(gpu),
-				Greedy: k.usage.isGreedy(gpu, strangers(tenants[gpu]), now),
+				Greedy: k.usage.judge(gpu).Greedy(strangers(tenants[gpu])),
 			}, d.state)
 		}
 		d.state = d.plan.State

@@ -118,10 +118,10 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	return all
 }
 
-// strangers are the containers of those processes that must not be acted on and may compute, by id.
+// strangers are the containers of those processes that must not be acted on, by id.
 func strangers(tenants []ladder.Tenant) (ids []string) {
 	for _, t := range tenants {
-		if !t.Labelled && t.Wants != ladder.No && !slices.Contains(ids, t.Container) {
+		if !t.Labelled && !slices.Contains(ids, t.Container) {
 			ids = append(ids, t.Container)
 		}
 	}

@@ -35,6 +35,11 @@ func (t *turns) keep(present map[string]bool) {
 func (k *Core) plan() {
 	k.usage.measure(k.facts.snap)
 	in := k.input()
+	if !k.divides() {
+		for i, g := range in.GPUs {
+			in.GPUs[i].Greedy = k.usage.judge(g.UUID).Greedy(unheld(in.Containers))
+		}
+	}
 	k.judgeDeadlines(in)
 	k.divide(in)
 	t := &k.turns
@@ -90,19 +95,13 @@ func (k *Core) input() plan.Input {
 		in.Containers = append(in.Containers, k.container(c, tasks[c.ID]))
 	}
 	k.planMemory(&in)
-	for i, g := range in.GPUs {
-		if g.Arbitrated {
-			in.GPUs[i].Greedy = k.usage.isGreedy(g.UUID, k.unheld(in, g.UUID), k.now)
-		}
-	}
 	return in
 }
 
-// unheld are the containers on a GPU that must not be held, by id.
-func (k *Core) unheld(in plan.Input, gpu string) (ids []string) {
-	for _, c := range in.Containers {
-		_, uses := k.usage.of[usedBy{c.ID, gpu}]
-		if !c.Controllable() && c.Standing == plan.Runs && (uses || c.Uses(gpu)) {
+// unheld are the containers that must not be held, by id.
+func unheld(all []plan.Container) (ids []string) {
+	for _, c := range all {
+		if !c.Controllable() {
 			ids = append(ids, c.ID)
 		}
 	}

@@ -1,9 +1,9 @@
 package core
 
 import (
-	"math"
 	"time"
 
+	"github.com/laxity/laxity/actuator/plan/greed"
 	"github.com/laxity/laxity/actuator/plan/ladder"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -13,13 +13,12 @@ type usage struct {
 	of map[usedBy]*used
 	// switches are the context switches of the GPUs where they are read.
 	switches map[string]*task.Switches
-	// greedy is when those that are not ours to act on last used a good part of each GPU; absent: they did not
-	// since they began.
-	greedy map[string]time.Time
+	// greed is by GPU.
+	greed map[string]*greed.Judge
 }
 
 func newUsage() usage {
-	return usage{map[usedBy]*used{}, map[string]*task.Switches{}, map[string]time.Time{}}
+	return usage{map[usedBy]*used{}, map[string]*task.Switches{}, map[string]*greed.Judge{}}
 }
 
 type usedBy struct{ container, gpu string }
@@ -30,8 +29,6 @@ type used struct {
 	// grows when processes come and go.
 	each time.Duration
 	at   time.Time // of the last reading
-	// part is the part of the GPU that it uses, 0–1: a mean of some seconds.
-	part float64
 	// worked is when it last used the GPU.
 	worked    time.Time
 	processes int // of the container, by the last reading
@@ -43,13 +40,6 @@ const (
 	// idleAfter is how long a container must not use the GPU to count as idle. The device's samples
 	// are up to 0.8 s old.
 	idleAfter = 3 * time.Second
-	// goodPart is the part of a GPU from which on those that are not ours to act on take what others leave. Beside three
-	// that want all of it each has a quarter: then nobody knows.
-	goodPart = 0.3
-	// smooth is how long the mean of used.part is. One request shall not make a container greedy.
-	smooth = 3 * time.Second
-	// greedyFor is how long that counts: the more others are held, the more it shows.
-	greedyFor = time.Minute
 	// forgotten is how long after a container's last reading its usage is dropped.
 	forgotten = time.Minute
 )
@@ -62,8 +52,13 @@ func (u usage) measure(s *task.Snapshot) {
 			u.switches[c.UUID] = c.Switches
 		}
 	}
+	parts := map[string]map[string]float64{}
 	for _, c := range s.Containers {
 		for gpu, share := range c.SMUtilization {
+			if parts[gpu] == nil {
+				parts[gpu] = map[string]float64{}
+			}
+			parts[gpu][c.ID] = share
 			by := usedBy{c.ID, gpu}
 			is := u.of[by]
 			if is == nil {
@@ -77,10 +72,12 @@ func (u usage) measure(s *task.Snapshot) {
 			if d := s.Time.Sub(is.at); d > 0 {
 				took := time.Duration(share * float64(min(d, longestReading)))
 				is.got, is.each = is.got+took, is.each+took/time.Duration(is.processes)
-				is.part += (share - is.part) * (1 - math.Exp(-d.Seconds()/smooth.Seconds()))
 				is.at = s.Time
 			}
 		}
+	}
+	for gpu, parts := range parts {
+		u.judge(gpu).Read(s.Time, parts)
 	}
 	for by, is := range u.of {
 		if s.Time.Sub(is.at) > forgotten {
@@ -132,39 +129,10 @@ func (u usage) switchesOf(gpu string) (out ladder.Switches) {
 	return out
 }
 
-// isGreedy reports whether containers that are not ours to act on take what others leave of a GPU, or may: together
-// they use a good part of it, or did so a short while ago, or nobody's use is measured there. They must be all
-// that compute there.
-func (u usage) isGreedy(gpu string, containers []string, now time.Time) bool {
-	if len(containers) == 0 {
-		delete(u.greedy, gpu)
-		return false
+// judge is the one of a GPU.
+func (u usage) judge(gpu string) *greed.Judge {
+	if u.greed[gpu] == nil {
+		u.greed[gpu] = &greed.Judge{}
 	}
-	sum, works := 0.0, false
-	for _, id := range containers {
-		if is := u.of[usedBy{id, gpu}]; is != nil {
-			sum += is.part
-			works = works || now.Sub(is.worked) <= idleAfter
-		}
-	}
-	switch {
-	case !u.measures(gpu):
-		return true
-	case !works:
-		delete(u.greedy, gpu)
-	case sum >= goodPart:
-		u.greedy[gpu] = now
-	}
-	at, once := u.greedy[gpu]
-	return once && now.Sub(at) < greedyFor
-}
-
-// measures reports whether anybody's use of a GPU is measured.
-func (u usage) measures(gpu string) bool {
-	for by := range u.of {
-		if by.gpu == gpu {
-			return true
-		}
-	}
-	return false
+	return u.greed[gpu]
 }

@@ -35,7 +35,6 @@ type actor struct {
 	waits, takes   []time.Duration
 	offSince       time.Duration
 	reading        reading
-	told           time.Duration // GPU time, of one that is not ours
 	until          time.Duration // then it is put on without another plan
 	overdue        int           // how often it was put on because no plan did so in time
 	leaves         int           // how often its work on the GPU was through

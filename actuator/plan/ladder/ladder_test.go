@@ -328,6 +328,20 @@ func TestAnOverloadedServerLosesItsPlace(t *testing.T) {
 		Expect(Rank("s", "a"))
 }
 
+// What one that is off leaves goes to others' containers that are greedy: beside those nobody takes turns.
+func TestNobodyIsOffBesideGreedyContainers(t *testing.T) {
+	for _, greedy := range []bool{false, true} {
+		s := story(t)
+		s.in.Greedy = greedy
+		s.At("0s", Task("u", Unlabelled), Server("s", "20ms"), Task("a", Deadline("10s"), Fills), Task("b", Deadline("20s"), Fills), Task("c", Batch, Fills))
+		if greedy {
+			s.Expect(Nobody(Off), Slice("s", "2162us"))
+		} else {
+			s.Expect(Off("b", "c"))
+		}
+	}
+}
+
 func TestOthersPartIsNotOursToTake(t *testing.T) {
 	s := story(t).
 		At("0s", Task("u", Unlabelled), Server("s", "20ms"), Task("a", Deadline("10s"))).

@@ -70,7 +70,7 @@ func (p *planner) turnout() turnout {
 		}
 	}
 	each := byDefault(len(t.wanting))
-	if len(p.tops) > 0 && len(t.wanting) > 1 && !(p.in.Greedy && len(p.foreign) > 0) {
+	if len(p.tops) > 0 && len(t.wanting) > 1 && !p.in.Greedy {
 		long := each > t.budget || p.unbroken || p.slow() && p.crowded()
 		if p.byOrder = !long && p.tooEven(t.wanting, p.atATime(t)); long || p.byOrder {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
@@ -141,7 +141,8 @@ func (p *planner) servers(full bool) {
 	} else if l.since.IsZero() {
 		l.since = p.in.Now
 	}
-	sizes, modest := []time.Duration(nil), time.Duration(0)
+	var sizes []time.Duration
+	var modest time.Duration
 	if len(p.foreign) > 0 {
 		sizes, modest = p.modest()
 	} else {

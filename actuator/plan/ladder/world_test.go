@@ -2,11 +2,11 @@ package ladder_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/laxity/laxity/actuator/plan/greed"
 	"github.com/laxity/laxity/actuator/plan/ladder"
 	"github.com/laxity/laxity/actuator/policy"
 	"github.com/laxity/laxity/exporter/task"
@@ -43,7 +43,9 @@ type world struct {
 	jitter   time.Duration // how much later than its second it begins
 	random   *rand.Rand
 
-	foreign foreign
+	judge greed.Judge
+	read  time.Duration            // when it got the last reading
+	told  map[string]time.Duration // GPU time of each then
 
 	state   ladder.State
 	plan    ladder.Plan
@@ -321,41 +323,29 @@ func (w *world) input() ladder.Input {
 		if t.Deadline > 0 {
 			t.Job.Deadline = epoch.Add(begin + t.Deadline)
 		}
-		if in.Tenants = append(in.Tenants, t); !t.Labelled {
-			a.told = t.Got
-		}
+		in.Tenants = append(in.Tenants, t)
 	}
-	in.Greedy = !w.measured || w.foreign.greedy(w)
+	in.Greedy = w.greedy(in.Tenants)
 	return in
 }
 
-// foreign is what those that are not ours use together, as package core judges it.
-type foreign struct {
-	at, worked, took time.Duration
-	got              time.Duration
-	part             float64 // mean of some seconds
-}
-
-func (f *foreign) greedy(w *world) bool {
-	var got time.Duration
-	for _, a := range w.actors {
-		got += a.told
-	}
-	if d := (w.now - f.at).Seconds(); d > 0 {
-		share := (got - f.got).Seconds() / d
-		f.part += (share - f.part) * (1 - math.Exp(-d/3))
-		f.at, f.got = w.now, got
-		if share > 0 {
-			f.worked = w.now
+// greedy reads what each has used since the plan before, and judges.
+func (w *world) greedy(tenants []ladder.Tenant) bool {
+	passed, parts, strangers := w.now-w.read, map[string]float64{}, []string{}
+	for _, t := range tenants {
+		parts[t.ID] = (t.Got - w.told[t.ID]).Seconds() / passed.Seconds()
+		if !t.Labelled {
+			strangers = append(strangers, t.ID)
 		}
 	}
-	switch {
-	case w.now-f.worked > 3*time.Second:
-		f.took = 0
-	case f.part >= 0.3:
-		f.took = w.now
+	if passed > 0 && w.measured {
+		w.read = w.now
+		for _, t := range tenants {
+			w.told[t.ID] = t.Got
+		}
+		w.judge.Read(epoch.Add(w.now), parts)
 	}
-	return f.took > 0 && w.now-f.took < time.Minute
+	return w.judge.Greedy(strangers)
 }
 
 // reading is how a device tells GPU time: once a second the part of the second before,
@@ -381,7 +371,7 @@ func (r *reading) of(now, got time.Duration, windows bool) time.Duration {
 }
 
 func newWorld(planned bool, actors ...*actor) *world {
-	w := &world{random: rand.New(rand.NewPCG(1, 2)), gpu: newGPU(ladder.SwitchCost), planned: planned, order: edf, actors: actors, measured: true}
+	w := &world{told: map[string]time.Duration{}, random: rand.New(rand.NewPCG(1, 2)), gpu: newGPU(ladder.SwitchCost), planned: planned, order: edf, actors: actors, measured: true}
 	w.start()
 	return w
 }
