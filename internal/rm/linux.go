@@ -131,14 +131,7 @@ func parseStat(text string) (Stat, error) {
 }
 
 func (s *system) Descriptors(pid int) ([]int, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if err == nil && len(entries) == 0 {
-		if tid := another(pid); tid > 0 {
-			dir = fmt.Sprintf("/proc/%d/task/%d/fd", pid, tid)
-			entries, err = os.ReadDir(dir)
-		}
-	}
+	dir, entries, err := entries(pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
 	} else if err != nil {

@@ -24,39 +24,71 @@ func another(pid int) (tid int) {
 		return 0
 	}
 	for _, t := range threads {
-		tid, err := strconv.Atoi(t.Name())
-		if err != nil || tid == pid {
-			continue
-		}
-		if stat, err := statOf(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid)); err == nil && !stat.Exiting {
+		if tid, err := strconv.Atoi(t.Name()); err == nil && tid != pid && has(pid, tid) {
 			return tid
 		}
 	}
 	return 0
 }
 
+// fewThreads is how many threads are tried: each may end before it is used.
+const fewThreads = 10
+
 // duplicateOfThread duplicates a descriptor of the process behind pidfd through another thread, if its first one has
 // ended; if not, err is what the first one answered. Before Linux 6.9 the kernel opens no threads: then it returns an error
 // that is ErrUnsupported.
 func duplicateOfThread(pidfd, fd int, err error) (int, error) {
 	pid := behind(pidfd)
-	tid := another(pid)
-	if tid == 0 {
-		return -1, err
+	for range fewThreads {
+		tid := another(pid)
+		if tid == 0 {
+			return -1, err
+		}
+		thread, opened := unix.PidfdOpen(tid, unix.PIDFD_THREAD)
+		if errors.Is(opened, unix.EINVAL) {
+			return -1, fmt.Errorf("%w: its first thread has ended, so it needs Linux 6.9", ErrUnsupported)
+		}
+		if opened != nil {
+			continue
+		}
+		// Its number may have been given to another one meanwhile, unless they still belong together.
+		if !has(pid, tid) || behind(pidfd) != pid {
+			_ = unix.Close(thread)
+			continue
+		}
+		dup, err := unix.PidfdGetfd(thread, fd, 0)
+		_ = unix.Close(thread)
+		if err == nil || has(pid, tid) {
+			return dup, err
+		}
 	}
-	thread, opened := unix.PidfdOpen(tid, unix.PIDFD_THREAD)
-	switch {
-	case errors.Is(opened, unix.EINVAL):
-		return -1, fmt.Errorf("%w: its first thread has ended, so it needs Linux 6.9", ErrUnsupported)
-	case opened != nil:
-		return -1, opened
+	return -1, fmt.Errorf("%w: its threads end one after another", ErrChanged)
+}
+
+// entries lists the descriptors of a process, and in which folder they are.
+func entries(pid int) (folder string, all []os.DirEntry, err error) {
+	folder = fmt.Sprintf("/proc/%d/fd", pid)
+	all, err = os.ReadDir(folder)
+	for range fewThreads {
+		if err != nil || len(all) > 0 {
+			return folder, all, err
+		}
+		tid := another(pid)
+		if tid == 0 {
+			return folder, all, err
+		}
+		folder = fmt.Sprintf("/proc/%d/task/%d/fd", pid, tid)
+		if all, err = os.ReadDir(folder); !has(pid, tid) {
+			all, err = nil, nil
+		}
 	}
-	defer func() { _ = unix.Close(thread) }()
-	// Both numbers may have been given to others meanwhile, unless they still belong together.
-	if _, gone := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, tid)); gone != nil || behind(pidfd) != pid {
-		return -1, unix.ESRCH
-	}
-	return unix.PidfdGetfd(thread, fd, 0)
+	return folder, nil, fmt.Errorf("%w: its threads end one after another", ErrChanged)
+}
+
+// has reports whether a process has a thread that goes on.
+func has(pid, tid int) bool {
+	stat, err := statOf(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	return err == nil && !stat.Exiting
 }
 
 func statOf(name string) (Stat, error) {
