@@ -31,15 +31,15 @@ func another(pid int) (tid int) {
 	return 0
 }
 
-// fewThreads is how many threads are tried: each may end before it is used.
-const fewThreads = 10
+// tries is how many threads are tried: each may end before it is used.
+const tries = 10
 
 // duplicateOfThread duplicates a descriptor of the process behind pidfd through another thread, if its first one has
 // ended; if not, err is what the first one answered. Before Linux 6.9 the kernel opens no threads: then it returns an error
 // that is ErrUnsupported.
 func duplicateOfThread(pidfd, fd int, err error) (int, error) {
 	pid := behind(pidfd)
-	for range fewThreads {
+	for range tries {
 		tid := another(pid)
 		if tid == 0 {
 			return -1, err
@@ -69,7 +69,7 @@ func duplicateOfThread(pidfd, fd int, err error) (int, error) {
 func entries(pid int) (folder string, all []os.DirEntry, err error) {
 	folder = fmt.Sprintf("/proc/%d/fd", pid)
 	all, err = os.ReadDir(folder)
-	for range fewThreads {
+	for range tries {
 		if err != nil || len(all) > 0 {
 			return folder, all, err
 		}
