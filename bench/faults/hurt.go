@@ -21,8 +21,10 @@ const window = 150 * time.Millisecond
 // that long to read what was accepted, to start its guardian, and to act.
 const startWindow = 400 * time.Millisecond
 
-// An alert must count until the next actuator runs; where its resolved is lost it counts for
-// the short lease.
+// An alert must count until the next actuator runs, and for longer than a pause of which nobody knows
+// whether the engine still carries it out keeps it from being tried again (10 s). So long each container
+// runs where it ends with its engine, too: dockerd is in less and less haste to start again what ends
+// sooner. Where its resolved is lost it counts for the short lease.
 const (
 	longLease  = 20 * time.Second
 	shortLease = 2 * time.Second

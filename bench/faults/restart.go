@@ -31,16 +31,6 @@ func (r restart) String() string {
 	return fmt.Sprintf("dockerd restarted by %s, %s", end, keeps)
 }
 
-// restartLease is how long an alert counts: until dockerd is back and longer. Where
-// containers end with it that is long enough for each to run for 10 s, too: dockerd is in
-// less and less haste to start again what ends sooner.
-func restartLease(live bool) time.Duration {
-	if live {
-		return 8 * time.Second
-	}
-	return longLease
-}
-
 // restarts ends the Docker engine and starts it again, so often, with live-restore
 // or without. It is an engine of its own, on a machine of its own.
 func restarts(ctx context.Context, env bench.Env, live bool, times int) (rows []bench.Row, err error) {
@@ -68,7 +58,7 @@ func restarts(ctx context.Context, env bench.Env, live bool, times int) (rows []
 	if !live {
 		begin = m.start
 	}
-	if err := begin(ctx, restartLease(live)); err != nil {
+	if err := begin(ctx, longLease); err != nil {
 		return nil, err
 	}
 	for i := range times {
@@ -124,7 +114,7 @@ func (m *machine) restart(ctx context.Context, engine *dockerd.Engine, way resta
 	if accepted && m.until(ctx, "the alert takes effect", acts) != nil {
 		r["lost"] = 1
 		m.log("%s, %d: an alert is lost; was ever known: %t, %s ever paused: %t; dockerd was down for %.1fs, the lease is %v", way, number+1, knew, worker.Name, was,
-			r["down"], restartLease(way.live))
+			r["down"], longLease)
 		m.log("the actuator:\n%s", m.actuator.Said())
 	}
 	wish.Status = webhook.Resolved
