@@ -186,6 +186,11 @@ func drawMemory(t *rapid.T, in *plan.Input) {
 	}
 }
 
+// beginsAnyway reports whether a container that holds nothing may not be kept from beginning.
+func beginsAnyway(c plan.Container) bool {
+	return !c.Memory.Out && len(c.Memory.Held) == 0 && len(c.Tasks) > 0 && (!c.Memory.Asked || !c.Controllable())
+}
+
 // Whatever is true: nobody is swapped who must not be, what begins fits, the
 // first in order begins on an empty GPU, and nothing goes out and in again.
 func TestMemoryProperties(t *testing.T) {
@@ -218,6 +223,11 @@ func TestMemoryProperties(t *testing.T) {
 			if began && sum > max(g.Room, before) {
 				t.Fatalf("%d GiB are to be on %s: %+v", sum/gib, g.UUID, after.Containers)
 			}
+		}
+		if slices.ContainsFunc(in.Containers, beginsAnyway) {
+			// It is not known when. Room is made for it, too, and who was swapped out for that comes back if it comes
+			// before it in order (one in some 50,000 draws).
+			return
 		}
 		for _, a := range plan.Make(after).Actions {
 			i := slices.IndexFunc(p.Actions, func(b plan.Action) bool { return b.ContainerID == a.ContainerID })
