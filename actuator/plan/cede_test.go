@@ -56,9 +56,10 @@ func TestBesideGreedyContainersTheFloorMakesNoDebts(t *testing.T) {
 		if greedy {
 			runs(&late)
 		}
-		if in := (plan.Input{Now: now.Add(time.Duration(tenth) * 100 * time.Millisecond), Rule: plan.One{}, Preemption: plan.DefaultPreemption(),
+		granted := f.Grant(plan.Input{Now: now.Add(time.Duration(tenth) * 100 * time.Millisecond), Rule: plan.One{}, Preemption: plan.DefaultPreemption(),
 			Containers: []plan.Container{box("a", 999, 0, runs), late}, Order: policy.LateLast{Placer: policy.EDF{Now: now}, Now: now},
-			GPUs: []plan.GPU{{UUID: "g", Arbitrated: true, Greedy: greedy}}}); f.Grant(in)["late"] != "" && !greedy {
+			GPUs: []plan.GPU{{UUID: "g", Arbitrated: true, Greedy: greedy}}})
+		if granted["late"] != "" && !greedy {
 			beside++
 		}
 	}

@@ -225,8 +225,8 @@ func TestMemoryProperties(t *testing.T) {
 			}
 		}
 		if slices.ContainsFunc(in.Containers, beginsAnyway) {
-			// It is not known when. Room is made for it, too, and who was swapped out for that comes back if it comes
-			// before it in order (one in some 50,000 draws).
+			// Room is made for that one, too, though it has not begun. Who was swapped out for that comes back if it
+			// comes first in order (one in some 50,000 draws).
 			return
 		}
 		for _, a := range plan.Make(after).Actions {

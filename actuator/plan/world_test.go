@@ -96,19 +96,13 @@ func (w *world) step() {
 	}
 	step := max(to, w.now) - w.now
 	w.count(step)
-	parts := map[string]float64{}
-	for i, v := range w.tenants {
+	for _, v := range w.tenants {
 		if v.computes() {
 			v.left, v.got = v.left-step/n, v.got+step/n
-			parts[fmt.Sprint(i)] = 1 / n
-		} else if v.here {
-			parts[fmt.Sprint(i)] = 0
 		}
 	}
 	w.now += step
-	if !w.free {
-		w.judge.Read(clock(w.now), parts)
-	}
+	w.read(n)
 	if w.watch != nil {
 		w.watch(step)
 	}
@@ -139,6 +133,21 @@ func add(sum *float64, step float64, goesOn bool) {
 	if !goesOn {
 		*sum = 0
 	}
+}
+
+// read tells the judge what those that are not ours have used, of a GPU that n computed on.
+func (w *world) read(n float64) {
+	parts := map[string]float64{}
+	for i, v := range w.tenants {
+		switch {
+		case !v.other || !v.here:
+		case v.frozen:
+			parts[fmt.Sprint(i)] = 0
+		default:
+			parts[fmt.Sprint(i)] = 1 / n
+		}
+	}
+	w.judge.Read(clock(w.now), parts)
 }
 
 func (w *world) happen(v *tenant) {

@@ -2,6 +2,7 @@ package rm
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
@@ -53,13 +54,7 @@ func TestSystem(t *testing.T) {
 			t.Errorf("a descriptor that is closed: %v", err)
 		}
 	}
-	_ = stdin.Close()
-	if err := child.Wait(); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Duplicate(pidfd, 0); !errors.Is(err, ErrGone) {
-		t.Errorf("duplicate of a process that ended: %v", err)
-	}
+	ends(t, child, stdin, pidfd)
 	_ = s.Close(pidfd)
 	if _, err := s.Stat(pid); !errors.Is(err, ErrGone) {
 		t.Errorf("stat of a process that ended: %v", err)
@@ -69,6 +64,18 @@ func TestSystem(t *testing.T) {
 	}
 	if _, err := s.Pidfd(pid); !errors.Is(err, ErrGone) {
 		t.Errorf("pidfd of a process that ended: %v", err)
+	}
+}
+
+// ends ends a process that goes on until its standard input is closed: its descriptors are gone.
+func ends(t *testing.T, child *exec.Cmd, stdin io.Closer, pidfd int) {
+	t.Helper()
+	_ = stdin.Close()
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := System().Duplicate(pidfd, 0); !errors.Is(err, ErrGone) {
+		t.Errorf("duplicate of a process that ended: %v", err)
 	}
 }
 

@@ -97,11 +97,5 @@ func TestWithoutFirstThread(t *testing.T) {
 	if _, err := s.Duplicate(pidfd, 999); !errors.Is(err, ErrChanged) {
 		t.Errorf("a descriptor that is closed: %v", err)
 	}
-	_ = stdin.Close()
-	if err := child.Wait(); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Duplicate(pidfd, 0); !errors.Is(err, ErrGone) {
-		t.Errorf("a process that ended: %v", err)
-	}
+	ends(t, child, stdin, pidfd)
 }

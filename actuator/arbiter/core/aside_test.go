@@ -268,6 +268,11 @@ func TestReasonFollowsWhoIsLeftAsItIs(t *testing.T) {
 	}
 }
 
+// stranger makes it a container without a label that uses a part of the first GPU.
+func stranger(c *task.Container, use float64) {
+	c.Spec, c.SMUtilization = task.Spec{Release: task.ReleaseProcess}, map[string]float64{"GPU-0": use}
+}
+
 // With pauses, tasks that can meet their deadlines are held for each other beside a container without a label that uses
 // little, and not beside one that uses a lot: that one would take what they leave. Class batch gives way all the same.
 func TestPausesBesideAContainerThatIsNotOurs(t *testing.T) {
@@ -284,7 +289,7 @@ func TestPausesBesideAContainerThatIsNotOurs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDuet(t, func(o *core.Options, c []task.Container) {
 				o.Divides, o.AsOne = false, false
-				c[0].Spec, c[0].SMUtilization = task.Spec{Release: task.ReleaseProcess}, map[string]float64{"GPU-0": tt.use}
+				stranger(&c[0], tt.use)
 				c[1].Spec.Gang = ""
 				urgent(c)
 				if tt.class == task.ClassDeadline {
@@ -302,7 +307,7 @@ func TestPausesBesideAContainerThatIsNotOurs(t *testing.T) {
 func TestTurnsBesideAContainerThatIsNotOurs(t *testing.T) {
 	for use, turns := range map[float64]bool{0.1: true, 0.5: false} {
 		d := newDuet(t, func(_ *core.Options, c []task.Container) {
-			c[0].Spec, c[0].SMUtilization = task.Spec{Release: task.ReleaseProcess}, map[string]float64{"GPU-0": use}
+			stranger(&c[0], use)
 			c[1].Spec = task.Spec{Managed: true, Class: task.ClassDeadline, Release: task.ReleaseBusy, Deadline: 0.02}
 			c[1].Processes[0].GPUs, c[1].SMUtilization = []string{"GPU-0"}, map[string]float64{"GPU-0": 0.05}
 		}, func(s *task.Snapshot) { s.Tasks[1].GPUs = []string{"GPU-0"} })

@@ -329,20 +329,21 @@ func (w *world) input() ladder.Input {
 	return in
 }
 
-// greedy reads what each has used since the plan before, and judges.
+// greedy reads what those that are not ours have used since the plan before, and judges.
 func (w *world) greedy(tenants []ladder.Tenant) bool {
 	passed, parts, strangers := w.now-w.read, map[string]float64{}, []string{}
 	for _, t := range tenants {
-		parts[t.ID] = (t.Got - w.told[t.ID]).Seconds() / passed.Seconds()
-		if !t.Labelled {
-			strangers = append(strangers, t.ID)
+		if t.Labelled {
+			continue
+		}
+		strangers = append(strangers, t.ID)
+		if passed > 0 {
+			parts[t.ID] = (t.Got - w.told[t.ID]).Seconds() / passed.Seconds()
+			w.told[t.ID] = t.Got
 		}
 	}
 	if passed > 0 && w.measured {
 		w.read = w.now
-		for _, t := range tenants {
-			w.told[t.ID] = t.Got
-		}
 		w.judge.Read(epoch.Add(w.now), parts)
 	}
 	return w.judge.Greedy(strangers)
