@@ -19,7 +19,7 @@ type label struct{ name, meaning, standard, invalid string }
 var (
 	onContainers = []label{
 		{task.LabelDeadline, "Deadline of each GPU task, from its start: a Go duration (`9s`, `250ms`) or a number of seconds, above 0. It can be changed while the container runs: `laxity deadline`.", "none", "no deadline"},
-		{task.LabelGPUMemory, "GPU memory that all of its processes together may hold, contexts included: `4GiB`, `512MiB`, or bytes. Its allocations may then wait or be refused; those of a container without it are let alone, unless the card is divided (`--memory-share`).", "no limit", "no limit; `laxity run` refuses"},
+		{task.LabelGPUMemory, "GPU memory that all of its processes together may hold on each GPU, contexts included: `4GiB`, `512MiB`, or bytes. Its allocations may then wait or be refused; those of a container without it are let alone, unless the card is divided (`--memory-share`).", "no limit", "no limit; `laxity run` refuses"},
 		{task.LabelShare, "Share of a GPU's time that it is sure of while others want it: `30%`. Who leaves it unused lends it. Shares and the batch floor that add up to more than 100 % on a GPU are reported, and cut in proportion.", "no share", "no share"},
 		{task.LabelPause, "`allow`, or `never`: never held, paused, swapped or refused memory.", "`allow`", "`never`"},
 		{task.LabelClass, "`deadline`, or `batch`: gives way to those with deadlines at once, and gets a floor (`--batch-floor`) while they compute.", "`deadline` with a deadline, else `batch`", "the default"},

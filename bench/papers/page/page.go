@@ -151,10 +151,10 @@ func (l line) runs() int {
 
 const head = `# The papers' tables and figures, and ours
 
-Each table and figure of [the five papers](../docs/papers.md) that states a measurement, with what we measured of the same. By the paper is its
-own figure, on its own machine. Its way, here, is what the paper does, measured on our machine in the same run as ours; a dash where that is not
-run. Where a figure of a paper stands as "see the paper", the files that we work from do not have it. Papers of which we have
-an abstract or a poster (P4, P5) have no numbers of tables.
+Each table and figure of [the five papers](../docs/papers.md) that states a measurement, with what we measured of the same. *By the paper*: its
+own figure, on its own machine. *Its way, here*: what the paper does, measured on our machine in the same run as ours; a dash: not run.
+*See the paper*: the files that we work from do not have the figure. Papers of which we have an abstract or a poster (P4, P5) have no
+numbers of tables.
 
 Ours is worse where it is worse than the paper's way here; where that is not run, than the paper's own figure. This page is made from
 the stored rows in [results/](results/) by
