@@ -114,7 +114,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd.Flag("config.file", "YAML file that overrides policy, share, late, batch_floor, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker. SIGHUP and POST /-/reload read it again.").
 		StringVar(&s.configFile)
 	cmd.Flag("dry-run", "Decide and record, but change nothing.").BoolVar(&s.dryRun)
-	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require one and refuse to start.").
+	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require one: refuse to start without it, and hold nothing while it is away.").
 		Default(string(watch.Spawn)).EnumVar(&s.guardian, string(watch.Spawn), string(watch.Warn), string(watch.Require))
 	cmd.Flag("web.listen-address", "Address to listen on; repeatable. The actuator accepts alerts from other machines only if clients must authenticate: --web.config.file or --web.bearer-token-file.").
 		Default("127.0.0.1:9871").StringsVar(&s.listen)

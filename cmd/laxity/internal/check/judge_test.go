@@ -193,6 +193,21 @@ func TestJudge(t *testing.T) {
 		{"by pause instead", acting(func(s *state.State) { s.Hold, s.NoChannels = config.HoldPause, "driver 470" }).judge(), "holding", Warn, "driver 470"},
 		{"only limits", acting(func(*state.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
 		{"a divided card", acting(func(s *state.State) { s.MemoryShare = allocator.Fair }).judge(), "GPU memory", OK, "--memory-share=fair"},
+		{"several GPUs", acting(func(s *state.State) {
+			s.Containers = []state.Container{{Name: "b", LeftAsItIs: state.BySeveral}, {Name: "a", LeftAsItIs: state.BySeveral}}
+		}).judge(), "left as they are (several_gpus)", Warn, "a, b"},
+		{"labels of a gang", acting(func(s *state.State) {
+			s.Containers = []state.Container{{Name: "a", LeftAsItIs: state.ByConflict}}
+		}).judge(), "left as they are (labels)", Warn, "the same labels"},
+		{"many left as they are", acting(func(s *state.State) {
+			for _, name := range []string{"f", "e", "d", "c", "b", "a"} {
+				s.Containers = append(s.Containers, state.Container{Name: name, LeftAsItIs: state.ByMPS})
+			}
+		}).judge(), "left as they are (mps)", Warn, "a, b, c, d, e, …"},
+		{"one unguarded", acting(func(s *state.State) {
+			s.Containers = []state.Container{{Name: "a", MemoryUnguarded: "no symbols"}}
+		}).judge(), "limit of GPU memory", Warn, "a: no symbols"},
+		{"shares beyond the GPU", acting(func(s *state.State) { s.GPUs = []state.GPU{{UUID: "GPU-a", Unkept: "115 %"}} }).judge(), "shares of GPU-a", Warn, "--batch-floor"},
 		{"limits watched", acting(func(s *state.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},
 		{"limits not kept", acting(func(s *state.State) { s.MemoryGuard = "off" }).judge(), "GPU memory", OK, "--memory-guard=off"},
 		{"swapping", acting(func(s *state.State) { s.Swap = true }).judge(), "swapping", OK, "can be"},

@@ -160,6 +160,7 @@ func (f actuatorFacts) judge() []Finding {
 	} else {
 		out.add(OK, "swapping", "no", "containers are only paused, with what they hold in GPU memory", "the actuator's log says why, unless --swap=off does")
 	}
+	unkept(&out, s)
 	if s.Drained {
 		out.add(Warn, "placement", "the node is drained", "no new container is placed here", "laxity nodes says why")
 	}
