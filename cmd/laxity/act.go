@@ -22,8 +22,9 @@ const pauseHelp = `Pause a container until it is released, or for as long as --m
   sudo laxity pause trainer
   sudo laxity release trainer
 
-The container engine pauses it, host side included. Kernels that it has launched run to their end, and
-its GPU memory stays. Only containers with a laxity.* label can be paused. What you paused with docker pause is not Laxity's to release.`
+The container engine pauses its host side. Kernels that it has launched stand still, too, where channels
+can be controlled (laxity check); elsewhere they run to their end. Its GPU memory stays its own. Only
+containers with a laxity.* label can be paused. What you paused with docker pause is not Laxity's to release.`
 
 const releaseHelp = `Release a container that Laxity holds.
 

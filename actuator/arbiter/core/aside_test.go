@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/estimate"
 	"github.com/laxity/laxity/actuator/lease"
+	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -318,5 +319,49 @@ func TestTurnsBesideAContainerThatIsNotOurs(t *testing.T) {
 		if off := slices.ContainsFunc(d.calls, func(c core.Change) bool { return c.Kind == core.SwitchOff }); off != turns {
 			t.Errorf("beside one that uses %v: %+v", use, d.calls)
 		}
+	}
+}
+
+// While a pause is in force that somebody asked for, the container's channels are off without a break: the kernels that it
+// has launched stand still, too. That does not depend on an order of the GPU. They are on again at once when nobody asks any more.
+func TestKernelsOfWhoIsAskedToPauseStandStill(t *testing.T) {
+	for _, arbitrate := range []config.Arbitration{config.Always, config.Never} {
+		t.Run(string(arbitrate), func(t *testing.T) {
+			book := lease.New()
+			d := newDuet(t, func(o *core.Options, _ []task.Container) { o.Config.Arbitrate, o.Leases = arbitrate, book })
+			last := func() (c core.Change) { // of the trainer
+				for _, is := range d.calls {
+					if is.Process.PID == 102 && is.Kind != core.InspectChannels {
+						c = is
+					}
+				}
+				return c
+			}
+			if last().Stands.Off {
+				t.Fatalf("before: %+v", last())
+			}
+			pause := lease.Lease{Wish: lease.Pause, Target: "trainer", Fingerprint: "f", StartsAt: d.now, Opened: d.now, Expires: d.now.Add(time.Hour)}
+			book.Fire(pause)
+			d.step()
+			if !slices.ContainsFunc(d.holds, func(a core.Action) bool { return a.Kind == plan.Pause && a.ContainerID == "trainer" }) {
+				t.Fatalf("it is not paused: %+v", d.holds)
+			}
+			d.snap.Containers[2].Paused = true
+			d.step()
+			for range 20 {
+				d.step()
+				if c := last(); !c.Stands.Off || !c.Stands.Until.After(d.now) || c.Stands.Until.Sub(d.now) > time.Second {
+					t.Fatalf("at %v %+v", d.now, c)
+				}
+				if !d.container("trainer").Off {
+					t.Fatalf("%+v", d.container("trainer"))
+				}
+			}
+			book.Resolve(lease.Pause, "f", pause.StartsAt, d.now)
+			d.step()
+			if c := last(); c.Stands.Off || d.container("trainer").Off {
+				t.Errorf("after: %+v, %+v", c, d.container("trainer"))
+			}
+		})
 	}
 }

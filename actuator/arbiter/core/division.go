@@ -66,7 +66,8 @@ func (k *Core) divide(in plan.Input) {
 	for _, g := range k.facts.snap.GPUs {
 		v.gpu(g.UUID)
 	}
-	acts := k.divides() && k.handsOff() == "" && k.config.Arbitrate != config.Never
+	acts := k.divides() && k.handsOff() == ""
+	orders := acts && k.config.Arbitrate != config.Never
 	for _, gpu := range slices.Sorted(maps.Keys(v.gpus)) {
 		d := v.gpus[gpu]
 		if d.busy() {
@@ -76,9 +77,13 @@ func (k *Core) divide(in plan.Input) {
 		if k.arbitrated(gpu) {
 			d.until = now.Add(lingers)
 		}
-		if acts && now.Before(d.until) {
+		planned := tenants[gpu]
+		if !orders || !now.Before(d.until) { // without an order only those stay off of whom somebody asks that
+			planned = asked(planned)
+		}
+		if acts && len(planned) > 0 {
 			d.plan = ladder.Make(ladder.Input{
-				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: v.await(tenants[gpu]),
+				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: v.await(planned),
 				Limits: ladder.Limits{MaxHold: k.config.MaxHold}, Switches: k.usage.switchesOf(gpu),
 				Greedy: k.usage.judge(gpu).Greedy(strangers(tenants[gpu])),
 			}, d.state)
@@ -98,6 +103,16 @@ func (k *Core) divide(in plan.Input) {
 	}
 	v.forget(tenants)
 	k.out.Wake = v.next(now)
+}
+
+// asked are the processes that somebody asks to be off.
+func asked(tenants []ladder.Tenant) (all []ladder.Tenant) {
+	for _, t := range tenants {
+		if t.Asked != "" {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // putAllBack restores everything when facts are missing: nobody can say who comes first.

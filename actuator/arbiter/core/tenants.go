@@ -208,6 +208,9 @@ func (k *Core) tenant(c task.Container, p plan.Container, u user, ours bool) lad
 	if p.Standing != plan.Runs { // paused, or swapped out
 		t.Wants = ladder.No
 	}
+	if p.Standing == plan.Ours && p.Asked != "" { // its host side stands still: so do the kernels that it has launched
+		t.Asked = p.Asked
+	}
 	if p.Expedite != "" {
 		t.Job.Expedited = true
 	}

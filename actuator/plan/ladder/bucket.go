@@ -78,7 +78,7 @@ func (p *planner) wishes() (all []wish) {
 			want.Off, want.Until = t.Stands.Off, t.Stands.Until
 			p.out[t.ID] = want
 		}
-		if want.Off != t.Stands.Off {
+		if want.Off != t.Stands.Off || t.Asked != "" && !want.Until.Equal(t.Stands.Until) {
 			urgency := usual
 			if !want.Off {
 				urgency = putBack

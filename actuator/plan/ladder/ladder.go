@@ -68,6 +68,9 @@ type Tenant struct {
 	// KeepOn says why it must not be off: it is on several GPUs, a person released it, it is being
 	// checkpointed or debugged. Else empty.
 	KeepOn string
+	// Asked says why it must be off although its turn may have come: a person or an alert has it paused. Its
+	// host side stands still. Else empty.
+	Asked string
 	// Bound names the GPU whose plan takes it off and on, if it is on several GPUs and that is
 	// another one. Here it is off or on as that plan says, and gets a slice. Else empty.
 	Bound string
@@ -116,7 +119,8 @@ const (
 	DefaultCalls   = 50
 )
 
-// MaxOff is how long a process is off at a time.
+// MaxOff is how long a process is off at a time. For one that is Asked to be off it is how long that lasts
+// without another plan.
 const MaxOff = time.Second
 
 // Input is everything that a plan for one GPU (or MIG instance) depends on, except State.

@@ -637,3 +637,26 @@ func TestWhoWasOffForASecondIsOnThoughItsTurnIsLate(t *testing.T) {
 		t.Errorf("it stands %+v", p.Standings[off])
 	}
 }
+
+// Who is asked to be off is off without a break, and the others are planned as if it were not there. It is on again as
+// soon as nobody asks any more, and stays on where it may not be off at all.
+func TestWhoIsAskedToBeOffStaysOff(t *testing.T) {
+	renewed := 0
+	s := story(t).At("0s", Task("a", Fills), Task("b", Fills, Asked)).Expect(Off("b"), Slice("a", "2048us"), Says("b", "by anna"))
+	until := s.stood["b"].Until
+	s.Until("10s", func(s *tale) {
+		st := s.stood["b"]
+		if left := st.Until.Sub(s.in.Now); !st.Off || left <= 0 || left > ladder.MaxOff {
+			t.Fatalf("at %v %+v", s.in.Now.Sub(epoch), st)
+		}
+		if !st.Until.Equal(until) {
+			until, renewed = st.Until, renewed+1
+		}
+	})
+	if renewed < 10 || renewed > 25 {
+		t.Errorf("renewed %d times in 10 s", renewed)
+	}
+	s.At("10s", Change("b", func(_ *tale, c *ladder.Tenant) { c.Asked = "" })).Expect(Nobody(Off))
+	story(t).At("0s", Task("a", Fills), Task("b", Fills, Asked, OnTwoGPUs), Task("c", Fills, Asked, Unlabelled)).Expect(Nobody(Off), Untouched("c"))
+	story(t).At("0s", Server("s", "20ms"), Task("a", Fills), Task("b", Fills, Asked)).Expect(Off("b"))
+}

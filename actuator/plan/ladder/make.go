@@ -30,7 +30,21 @@ func Make(in Input, before State) Plan {
 	for _, t := range p.idle {
 		p.out[t.ID] = Standing{Slice: DefaultSlice, Reason: "it has no task on this GPU"}
 	}
+	for _, t := range p.asked {
+		p.out[t.ID] = p.keepOff(t)
+	}
 	return Plan{Changes: p.changes(), Standings: p.out, Again: p.again, Report: p.report, State: p.state}
+}
+
+// keepOff is the standing of a process that is asked to be off. It is renewed in time, so that kernels
+// that were launched before do not run on.
+func (p *planner) keepOff(t Tenant) Standing {
+	s := Standing{Slice: t.Stands.slice(), Off: true, Until: t.Stands.Until, Reason: t.Asked}
+	if renew := s.Until.Add(-MaxOff / 2); !t.Stands.Off || !p.in.Now.Before(renew) {
+		s.Until = p.in.Now.Add(MaxOff)
+	}
+	p.wake(s.Until.Add(-MaxOff / 2))
+	return s
 }
 
 // turnout is who of the queue computes now, and on which terms.

@@ -32,6 +32,7 @@ type planner struct {
 	// other processes with tasks, in order.
 	tops, queue []member
 	idle        []Tenant // labelled, without work
+	asked       []Tenant // off because somebody asked for that
 	foreign     []string // containers of processes that compute and that we must not act on, by name
 	out         map[string]Standing
 	again       time.Time
@@ -62,6 +63,8 @@ func (p *planner) sort() {
 			if t.Wants != No {
 				p.foreign = append(p.foreign, t.Name)
 			}
+		case t.Asked != "" && t.KeepOn == "":
+			p.asked = append(p.asked, t)
 		case t.Server && !p.late(t):
 			p.tops = append(p.tops, member{Tenant: t, place: policy.OnTime})
 		case t.HasTask:

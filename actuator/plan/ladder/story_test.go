@@ -193,6 +193,7 @@ func Unlabelled(_ *tale, c *ladder.Tenant) { c.Labelled = false }
 func Never(_ *tale, c *ladder.Tenant)      { c.Never = true }
 func Idle(_ *tale, c *ladder.Tenant)       { c.Wants = ladder.No }
 func OnTwoGPUs(_ *tale, c *ladder.Tenant)  { c.KeepOn = "it is on several GPUs" }
+func Asked(_ *tale, c *ladder.Tenant)      { c.Asked, c.Wants = "paused by anna", ladder.No }
 func Share(part float64) with              { return func(_ *tale, c *ladder.Tenant) { c.Share = part } }
 func In(container string) with {
 	return func(_ *tale, c *ladder.Tenant) { c.Container = container }
