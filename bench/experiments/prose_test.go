@@ -1,0 +1,83 @@
+package experiments
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// prose are the figures that pages state in sentences, and in tables of their own: each phrase stands in its page, and
+// each of its claims in the phrase.
+var prose = []struct {
+	page, phrase string
+	claims       []claim
+}{
+	{"docs/holding.md", "On an H200 (driver 580.159.04, 1,000 cycles), from the decision to the kernel's last beat: 0.93 ms (median), 1.3 ms (p99); on again 0.84, 1.2 ms", []claim{
+		{"0.93", "channels#kernel_off_median_ms", 0}, {"1.3", "channels#kernel_off_p99_ms", 0}, {"0.84", "channels#kernel_on_median_ms", 0}, {"1.2", "channels#kernel_on_p99_ms", 0}}},
+	{"docs/holding.md", "takes 1.0 ms in the median, and 46 ms (p99)", []claim{
+		{"1.0", "channels#startups_kernel_off_median_ms", 0}, {"46", "channels#startups_kernel_off_p99_ms", 0}}},
+	{"docs/holding.md", "are found in 12 ms (at most 15)", []claim{{"12", "channels#find_new_median_ms", 0}, {"15", "channels#find_new_max_ms", 0}}},
+	{"docs/holding.md", "waited for their turn, 1.3 s (2.1 at most)", []claim{
+		{"1.3", "channels#ends_destroy_memory_free_median_ms", 1e-3}, {"2.1", "channels#ends_memory_free_max_ms", 1e-3}}},
+	{"docs/holding.md", "four trainers: p99 3.0 ms, 3.1 ms alone, 10.9 ms without Laxity", []claim{
+		{"3.0", "serve|server|4|laxity|P99", 0}, {"3.1", "serve|server|0|default|P99", 0}, {"10.9", "serve|server|4|default|P99", 0}}},
+	{"docs/which-gpu-sharing.md", "| **2.7 s; 2.3 s** | 3.1 s; 2.6 s | 3.6 s; 3.3 s |", []claim{
+		{"2.7", "arbitrate|small|12|mps|MAKESPAN s", 0}, {"2.3", "arbitrate|small|12|mps|MEAN TURNAROUND s", 0}, {"3.1", "arbitrate|small|12|laxity|MAKESPAN s", 0},
+		{"2.6", "arbitrate|small|12|laxity|MEAN TURNAROUND s", 0}, {"3.6", "arbitrate|small|12|default|MAKESPAN s", 0}, {"3.3", "arbitrate|small|12|default|MEAN TURNAROUND s", 0}}},
+	{"docs/which-gpu-sharing.md", "| **29.3 s**; 23.4 s | 29.6 s; **17.8 s** | 33.8 s; 33.4 s |", []claim{
+		{"29.3", "arbitrate|large|8|mps|MAKESPAN s", 0}, {"23.4", "arbitrate|large|8|mps|MEAN TURNAROUND s", 0}, {"29.6", "arbitrate|large|8|laxity|MAKESPAN s", 0},
+		{"17.8", "arbitrate|large|8|laxity|MEAN TURNAROUND s", 0}, {"33.8", "arbitrate|large|8|default|MAKESPAN s", 0}, {"33.4", "arbitrate|large|8|default|MEAN TURNAROUND s", 0}}},
+	{"docs/which-gpu-sharing.md", "| 2 of 8 | 7 of 8 by `edf`, **8 of 8** by `llf` | 0 of 8 |", []claim{
+		{"2 of 8", "arbitrate|deadlines|8|mps|HITS", 0}, {"7 of 8", "arbitrate|deadlines|8|edf|HITS", 0}, {"8 of 8", "arbitrate|deadlines|8|llf|HITS", 0}, {"0 of 8", "arbitrate|deadlines|8|default|HITS", 0}}},
+	{"docs/which-gpu-sharing.md", "| 82.8 % | **88.9 %** by `edf`, 83.3 % by `llf` | 71.1 % |", []claim{
+		{"82.8", "mixed|mixed|60|mps|HITS", 0}, {"88.9", "mixed|mixed|60|edf|HITS", 0}, {"83.3", "mixed|mixed|60|llf|HITS", 0}, {"71.1", "mixed|mixed|60|default|HITS", 0}}},
+	{"docs/which-gpu-sharing.md", "alone, the p99 was 3.1 ms by default", []claim{{"3.1", "serve|server|0|default|P99", 0}}},
+	{"docs/which-gpu-sharing.md", "| beside one trainer | 13.6 ms; **13.0/s** | **3.2 ms**; 11.6/s | 3.6 ms; 12.6/s | 4.3 ms; 12.8/s |", []claim{
+		{"13.6", "serve|server|1|mps|P99", 0}, {"13.0", "serve|server|1|mps|STEPS/s", 0}, {"3.2", "serve|server|1|mps-priority|P99", 0}, {"11.6", "serve|server|1|mps-priority|STEPS/s", 0},
+		{"3.6", "serve|server|1|laxity|P99", 0}, {"12.6", "serve|server|1|laxity|STEPS/s", 0}, {"4.3", "serve|server|1|default|P99", 0}, {"12.8", "serve|server|1|default|STEPS/s", 0}}},
+	{"docs/which-gpu-sharing.md", "| beside four | 36 s; **12.8/s** | 5.1 ms; 12.0/s | **3.0 ms**; 12.4/s | 10.9 ms; 11.4/s |", []claim{
+		{"36", "serve|server|4|mps|P99", 1e-3}, {"12.8", "serve|server|4|mps|STEPS/s", 0}, {"5.1", "serve|server|4|mps-priority|P99", 0}, {"12.0", "serve|server|4|mps-priority|STEPS/s", 0},
+		{"3.0", "serve|server|4|laxity|P99", 0}, {"12.4", "serve|server|4|laxity|STEPS/s", 0}, {"10.9", "serve|server|4|default|P99", 0}, {"11.4", "serve|server|4|default|STEPS/s", 0}}},
+	{"docs/which-gpu-sharing.md", "the slowest made 0.6 steps a second, there 2.8", []claim{
+		{"0.6", "serve|server|4|laxity|FEWEST/s", 0}, {"2.8", "serve|server|4|default|FEWEST/s", 0}}},
+	{"docs/which-gpu-sharing.md", "refused at 40 MiB over the limit at most", []claim{{"40", "limits#limits_most_over", 0}}},
+	{"docs/limits.md", "(3.2 and 3.1 ms, five runs)", []claim{{"3.2", "serve|server|0|laxity|P99", 0}, {"3.1", "serve|server|0|default|P99", 0}}},
+	{"docs/limits.md", "MPS with priorities has no such switch: 3.2 ms (p99) in place of 3.6.", []claim{
+		{"3.2", "serve|server|1|mps-priority|P99", 0}, {"3.6", "serve|server|1|laxity|P99", 0}}},
+	{"docs/limits.md", "was refused at 40 MiB over it at most", []claim{{"40", "limits#limits_most_over", 0}}},
+	{"docs/limits.md", "took 5 ms longer, of 70 ms, on an H100", []claim{
+		{"5", "limits#guard_step_no_caching_more_ms", 0}, {"70", "limits|training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1|without|REFUSED", 0}}},
+	{"actuator/plan/ladder/README.md", "p99 1.07 ms, 1.06 × alone; by default 3.40; the trainer made 0.8 steps a second, 9.0 by default", []claim{
+		{"1.07", "serve-scenes|decode|1|laxity|P99", 0}, {"1.06", "serve-scenes#decode_p99_vs_alone", 0}, {"3.40", "serve-scenes|decode|1|default|P99", 0},
+		{"0.8", "serve-scenes|decode|1|laxity|STEPS/s", 0}, {"9.0", "serve-scenes|decode|1|default|STEPS/s", 0}}},
+}
+
+// What pages say of measurements in sentences is what the stored results say.
+func TestFiguresInSentences(t *testing.T) {
+	all, err := Stored(os.DirFS("../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range prose {
+		text, err := os.ReadFile("../../" + p.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), p.phrase) {
+			t.Errorf("%s does not say %q", p.page, p.phrase)
+		}
+		for _, c := range p.claims {
+			if !strings.Contains(p.phrase, c.text) {
+				t.Errorf("%q is not in %q", c.text, p.phrase)
+			}
+			switch value, err := c.value(all); {
+			case err != nil:
+				t.Errorf("%s, %q: %v", p.page, p.phrase, err)
+			default:
+				if err := c.agrees(value); err != nil {
+					t.Errorf("%s, %q: %v", p.page, p.phrase, err)
+				}
+			}
+		}
+	}
+}
