@@ -1,4 +1,4 @@
-// Package cgroup finds the folders of a process's control groups, of version 1 and 2.
+// Package cgroup finds the folders of the control groups of processes and containers, of version 1 and 2.
 // It only reads. It imports the standard library.
 package cgroup
 
@@ -37,11 +37,11 @@ func Of(proc string, pid int, controller string) (Group, error) {
 
 // Path returns the path of a process's group for a controller, as Of chooses the version. From a
 // cgroup namespace of one's own it begins with /.. for a process outside of that, and ends as on the
-// host.
-func Path(proc string, pid int, controller string) (string, error) {
+// host. It is empty for a process that is in no group of the controller.
+func Path(proc string, pid int, controller string) (path string, v2 bool, err error) {
 	groups, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
-	path, _ := pathOf(string(groups), controller)
-	return path, err
+	path, v2 = pathOf(string(groups), controller)
+	return path, v2, err
 }
 
 // pathOf returns the path of version 1, or that of version 2 where there is none.
@@ -87,7 +87,11 @@ func Find(groups, mountinfo, controller string) (Group, error) {
 	return Group{}, fmt.Errorf("no %s mount with the %s controller is visible", fstype, controller)
 }
 
-// Mounts returns the uppermost visible groups for a controller, as Of chooses the version.
+// ErrNotMounted means that no hierarchy of the controller is visible.
+var ErrNotMounted = errors.New("no control groups are mounted")
+
+// Mounts returns the uppermost visible groups for a controller, as Of chooses the version. The error
+// wraps ErrNotMounted where there are none.
 func Mounts(proc, controller string) ([]Group, error) {
 	mountinfo, err := os.ReadFile(filepath.Join(proc, "self", "mountinfo"))
 	if err != nil {
@@ -104,7 +108,7 @@ func Mounts(proc, controller string) ([]Group, error) {
 			return found, nil
 		}
 	}
-	return nil, fmt.Errorf("no control groups with the %s controller are mounted", controller)
+	return nil, fmt.Errorf("%w with the %s controller", ErrNotMounted, controller)
 }
 
 // parseMount reads a line of mountinfo if it mounts the controller's hierarchy.

@@ -1,6 +1,11 @@
 package cgroup_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/internal/cgroup"
@@ -35,6 +40,44 @@ func TestFind(t *testing.T) {
 			}
 			if err != nil || got.Dir != c.want || got.V2 != c.v2 {
 				t.Errorf("got %+v %v", got, err)
+			}
+		})
+	}
+}
+
+// A container's group is found by its id in the controller's hierarchy, with the root whose limits
+// bound it. freezer's tests have more of the names.
+func TestOfContainer(t *testing.T) {
+	id := strings.Repeat("a", 64)
+	for name, c := range map[string]struct {
+		mountinfo, want string
+		v2              bool
+		err             error
+	}{
+		"v2":          {"1 1 0:1 /../.. @/v2 rw - cgroup2 cgroup2 rw\n", "v2/pod/x-" + id + ".scope", true, nil},
+		"v1":          {"1 1 0:1 / @/v2 rw - cgroup2 cgroup2 rw\n2 1 0:1 / @/v1 rw - cgroup cgroup rw,memory\n", "v1/" + id, false, nil},
+		"not in it":   {"1 1 0:1 / @/empty rw - cgroup2 cgroup2 rw\n", "", true, fs.ErrNotExist},
+		"not mounted": {"", "", false, cgroup.ErrNotMounted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, folder := range []string{"self", "v2/pod/x-" + id + ".scope", "v1/" + id, "empty"} {
+				if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, "self/mountinfo"), []byte(strings.ReplaceAll(c.mountinfo, "@", dir)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g, err := cgroup.OfContainer(dir, "memory", id)
+			if c.err != nil {
+				if !errors.Is(err, c.err) {
+					t.Errorf("%+v, %v; want %v", g, err, c.err)
+				}
+				return
+			}
+			if root := filepath.Join(dir, c.want[:2]); err != nil || g.Dir != filepath.Join(dir, c.want) || g.Root != root || g.V2 != c.v2 {
+				t.Errorf("%+v, %v; want %s in %s", g, err, c.want, root)
 			}
 		})
 	}

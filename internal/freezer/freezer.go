@@ -5,7 +5,6 @@
 package freezer
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -168,8 +167,8 @@ func (k Kernel) groups(id string, pid int) ([]Group, error) {
 	if ferr != nil {
 		return nil, fmt.Errorf("process %d: %w", pid, errors.Join(err, ferr))
 	}
-	if path, err := cgroup.Path(k.Proc, pid, controller); err == nil {
-		if _, below, ok := cut(path, id); ok {
+	if path, _, err := cgroup.Path(k.Proc, pid, controller); err == nil {
+		if _, below, ok := cgroup.Cut(path, id); ok {
 			return own.downTo(below), nil
 		}
 	}
@@ -219,47 +218,13 @@ func (k Kernel) Find(id string) (Group, error) {
 	if g, ok := k.found.get(id); ok {
 		return g, nil
 	}
-	g, err := k.walk(id)
-	if err == nil {
-		k.found.put(id, g)
-	}
-	return g, err
-}
-
-func (k Kernel) walk(id string) (Group, error) {
-	mounts, err := cgroup.Mounts(k.Proc, controller)
+	found, err := cgroup.OfContainer(k.Proc, controller, id)
 	if err != nil {
 		return Group{}, err
 	}
-	// First none below a container's, which names those as it likes; then also these: an engine may run in a container.
-	for _, below := range []bool{false, true} {
-		for _, m := range mounts {
-			found, err := find(m.Dir, id, below)
-			if err != nil || found != "" {
-				return Group{found, m.V2}, err
-			}
-		}
-	}
-	return Group{}, fmt.Errorf("no control group of container %.12s is visible: %w", id, fs.ErrNotExist)
-}
-
-// find returns the folder of a container's control group; "" without one. below: also those below the group of
-// another container.
-func find(dir, id string, below bool) (found string, err error) {
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil: // it ended meanwhile
-			return nil //nolint:nilerr // the others count
-		case !entry.IsDir():
-		case isOf(entry.Name(), id):
-			found = path
-			return fs.SkipAll
-		case !below && isContainers(entry.Name()):
-			return fs.SkipDir
-		}
-		return nil
-	})
-	return found, err
+	g := Group{found.Dir, found.V2}
+	k.found.put(id, g)
+	return g, nil
 }
 
 // containers returns the container's own control group and those below it down to g. A reused PID is
@@ -269,42 +234,11 @@ func containers(g cgroup.Group, id string) ([]Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, below, ok := cut(path, id)
+	own, below, ok := cgroup.Cut(path, id)
 	if !ok {
 		return nil, fmt.Errorf("its control group %s is not container %.12s's", g.Dir, id)
 	}
 	return Group{filepath.Join(g.Root, own), g.V2}.downTo(below), nil
-}
-
-// cut returns the path of the container's own control group, and the names that follow it in the
-// path of a process's. The outermost group with the container's name is its own, since a container
-// names the groups below that as it likes.
-func cut(path, id string) (own string, below []string, found bool) {
-	names := strings.Split(path, "/")
-	i := slices.IndexFunc(names, func(name string) bool { return isOf(name, id) })
-	if i < 0 {
-		return "", nil, false
-	}
-	return strings.Join(names[:i+1], "/"), names[i+1:], true
-}
-
-// isOf reports whether a control group of this name is the container's, and not its monitor's.
-func isOf(name, id string) bool {
-	before, last := lastPart(name)
-	return last == id && !strings.HasSuffix(before, "conmon-")
-}
-
-// isContainers reports whether a control group of this name is some container's: engines name it by an id of 64 digits.
-func isContainers(name string) bool {
-	_, last := lastPart(name)
-	_, err := hex.DecodeString(last)
-	return len(last) == 64 && err == nil
-}
-
-func lastPart(name string) (before, last string) {
-	name = strings.TrimSuffix(name, ".scope")
-	i := strings.LastIndexAny(name, "-:")
-	return name[:i+1], name[i+1:]
 }
 
 // Group is a control group with a freezer.
