@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,9 +23,10 @@ type Processes interface {
 	Of(containerID string) ([]int, error)
 	// Stat reads one process. The error wraps fs.ErrNotExist when it is gone.
 	Stat(pid int) (Stat, error)
-	// HostFree returns how many bytes a process may still take, within the host's memory and the limits
-	// of its control groups; why names the tighter one.
-	HostFree(pid int) (bytes uint64, why string, err error)
+	// HostFree returns how many bytes a process of a container may still take, within the host's memory
+	// and the limits of its control groups; why names the tighter one. It MUST return an error where it
+	// cannot tell the limits: the kernel kills what takes more.
+	HostFree(containerID string, pid int) (bytes uint64, why string, err error)
 }
 
 // Stat is what swapping must know of one process.
@@ -168,7 +170,7 @@ func field(text, name string) (uint64, bool) {
 }
 
 // HostFree implements Processes. Page cache that can be given back counts as free.
-func (p *Proc) HostFree(pid int) (uint64, string, error) {
+func (p *Proc) HostFree(containerID string, pid int) (uint64, string, error) {
 	info, err := os.ReadFile(filepath.Join(p.Path, "meminfo"))
 	if err != nil {
 		return 0, "", err
@@ -178,9 +180,9 @@ func (p *Proc) HostFree(pid int) (uint64, string, error) {
 		return 0, "", errors.New("meminfo has no MemAvailable")
 	}
 	free, why := kib<<10, "the host's memory"
-	g, err := cgroup.Of(p.Path, pid, "memory")
-	if err != nil {
-		return free, why, nil //nolint:nilerr // no control group of memory: no limit
+	g, limited, err := p.memoryGroup(containerID, pid)
+	if err != nil || !limited {
+		return free, why, err
 	}
 	limit, used, stat := "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 	if g.V2 {
@@ -188,15 +190,18 @@ func (p *Proc) HostFree(pid int) (uint64, string, error) {
 	}
 	// The limit of a group also bounds the groups below it.
 	for dir := g.Dir; strings.HasPrefix(dir, g.Root); dir = filepath.Dir(dir) {
-		most, ok := number(dir, limit) // "max" is none
+		most, ok, err := number(dir, limit)
+		if err != nil {
+			return 0, "", err
+		}
 		if !ok {
 			continue
 		}
-		now, ok := number(dir, used)
-		if !ok {
-			continue
+		now, ok, err := number(dir, used)
+		if err != nil || !ok {
+			return 0, "", fmt.Errorf("the use of its memory limit of %d MiB cannot be read: %w", most>>20, cmp.Or(err, fs.ErrNotExist))
 		}
-		text, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
+		text, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // without it no cache counts as free
 		cache, _ := field(string(text), stat)
 		left := most - min(most, now-min(now, cache))
 		if left < free {
@@ -206,11 +211,51 @@ func (p *Proc) HostFree(pid int) (uint64, string, error) {
 	return free, why, nil
 }
 
-func number(dir, name string) (uint64, bool) {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return 0, false
+// memoryGroup returns the control group that limits the memory of a process of a container; ok is false
+// where the kernel limits none. From a cgroup namespace of our own, as in a pod, the process's path leads
+// nowhere, and the container's group is found by the id.
+func (p *Proc) memoryGroup(containerID string, pid int) (g cgroup.Group, ok bool, err error) {
+	const controller = "memory"
+	g, err = cgroup.Of(p.Path, pid, controller)
+	if err == nil {
+		if _, err = os.Lstat(g.Dir); err == nil {
+			return g, true, nil
+		}
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-	return n, err == nil
+	path, v2, perr := cgroup.Path(p.Path, pid, controller)
+	if perr != nil && !errors.Is(gone(perr), fs.ErrNotExist) {
+		return g, false, perr
+	}
+	g, ferr := cgroup.OfContainer(p.Path, controller, containerID)
+	switch {
+	case errors.Is(ferr, cgroup.ErrNotMounted) && path == "":
+		return g, false, nil
+	case ferr == nil && path != "" && g.V2 != v2: // a hierarchy that does not limit memory
+		ferr = errors.New("the control groups that limit memory are not mounted")
+	}
+	if ferr != nil {
+		return g, false, fmt.Errorf("its memory limit is not known, because its control group is not visible (mount the host's /sys/fs/cgroup): %w; %w",
+			err, ferr)
+	}
+	if _, below, ok := cgroup.Cut(path, containerID); ok { // the process may be in a group with a tighter limit
+		g.Dir = filepath.Join(append([]string{g.Dir}, below...)...)
+	}
+	return g, true, nil
+}
+
+// number reads a file of a control group; ok is false where there is no such file, as in the root group,
+// and where it is "max".
+func number(dir, name string) (n uint64, ok bool, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	text := strings.TrimSpace(string(b))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && text == "max":
+		return 0, false, nil
+	case err != nil:
+		return 0, false, err
+	}
+	if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return 0, false, fmt.Errorf("%s in %s: %w", name, dir, err)
+	}
+	return n, true, nil
 }

@@ -32,11 +32,12 @@ const mounts = "1 1 0:1 / @/v2 rw - cgroup2 cgroup2 rw\n"
 
 func TestHostFree(t *testing.T) {
 	const meminfo = "MemTotal: 100 kB\nMemAvailable:    8388608 kB\n"
+	const id = "c0ffee"
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  uint64
 	}{
-		"no group": {nil, 8192 * mib},
+		"no groups on this machine": {map[string]string{"self/mountinfo": "", "7/cgroup": "1:name=systemd:/x\n"}, 8192 * mib},
 		"v2, no limit": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "max\n",
 			"v2/x/memory.current": "1\n"}, 8192 * mib},
 		"v2, its own limit, cache counts as free": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "1073741824\n",
@@ -47,15 +48,46 @@ func TestHostFree(t *testing.T) {
 			"v1/x/memory.limit_in_bytes": "3145728\n", "v1/x/memory.usage_in_bytes": "1048576\n"}, 2 * mib},
 		"over its limit": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "5\n",
 			"v2/x/memory.current": "9\n"}, 0},
+		"outside of our namespace": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/../x-" + id + ".scope\n",
+			"v2/pods/x-" + id + ".scope/memory.max": "2097152\n", "v2/pods/x-" + id + ".scope/memory.current": "1048576\n"}, mib},
+		"outside, a tighter one below": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/../x-" + id + ".scope/below\n",
+			"v2/x-" + id + ".scope/below/memory.max": "2097152\n", "v2/x-" + id + ".scope/below/memory.current": "1048576\n",
+			"v2/x-" + id + ".scope/memory.max": "max\n"}, mib},
+		"outside, that of the pod": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/../x-" + id + ".scope\n",
+			"v2/pod/x-" + id + ".scope/memory.max": "max\n", "v2/pod/memory.max": "2097152\n", "v2/pod/memory.current": "1048576\n"}, mib},
+		"the path leads elsewhere": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/old/" + id + "\n",
+			"v2/new/" + id + "/memory.max": "2097152\n", "v2/new/" + id + "/memory.current": "1048576\n"}, mib},
+		"it ended, its container has a limit": {map[string]string{"self/mountinfo": mounts,
+			"v2/" + id + "/memory.max": "2097152\n", "v2/" + id + "/memory.current": "1048576\n"}, mib},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.files == nil {
-				c.files = map[string]string{}
-			}
 			c.files["meminfo"] = meminfo
 			p := &checkpoint.Proc{Path: tree(t, c.files)}
-			if got, why, err := p.HostFree(7); got != c.want || why == "" || err != nil {
+			if got, why, err := p.HostFree(id, 7); got != c.want || why == "" || err != nil {
 				t.Errorf("%d (%s), %v; want %d", got, why, err, c.want)
+			}
+		})
+	}
+}
+
+// Where a limit cannot be told, it may be there: the kernel would kill the container for what we copy.
+func TestUnknownMemoryLimitIsAnError(t *testing.T) {
+	const id = "c0ffee"
+	for name, files := range map[string]map[string]string{
+		"its group is not visible":     {"self/mountinfo": mounts, "7/cgroup": "0::/../x-" + id + ".scope\n", "v2/y-other.scope/memory.max": "5\n"},
+		"no groups are visible":        {"self/mountinfo": "", "7/cgroup": "0::/../x-" + id + ".scope\n"},
+		"the path leads nowhere":       {"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/memory.max": "max\n"},
+		"those with limits are hidden": {"self/mountinfo": mounts, "7/cgroup": "4:memory:/" + id + "\n0::/" + id + "\n", "v2/" + id + "/cgroup.procs": "7\n"},
+		"a limit cannot be read":       {"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max/is a folder": ""},
+		"a limit is no number":         {"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "\n"},
+		"its use cannot be read":       {"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "5\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files["meminfo"] = "MemAvailable:    8388608 kB\n"
+			if got, _, err := (&checkpoint.Proc{Path: tree(t, files)}).HostFree(id, 7); err == nil {
+				t.Errorf("%d bytes are free", got)
+			} else {
+				t.Log(err)
 			}
 		})
 	}

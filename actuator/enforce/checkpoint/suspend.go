@@ -145,7 +145,7 @@ func (s *Swapper) lockAll(ctx context.Context, rec *Record, done []Process) erro
 			}
 		}
 		if len(more) == 0 {
-			return s.hostRoom(rec.Processes[len(done):])
+			return s.hostRoom(rec.ContainerID, rec.Processes[len(done):])
 		}
 	}
 	return fmt.Errorf("new processes of it keep on using CUDA, after %d rounds", rounds)

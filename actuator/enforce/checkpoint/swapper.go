@@ -176,7 +176,7 @@ func (s *Swapper) examine(ctx context.Context, id string) ([]Process, error) {
 	if err := s.refusal(id, processes); err != nil {
 		return nil, err
 	}
-	return processes, s.hostRoom(processes)
+	return processes, s.hostRoom(id, processes)
 }
 
 // find returns the container's processes that use CUDA and are not in known. All of them run.
@@ -249,7 +249,7 @@ func (s *Swapper) state(ctx context.Context, pid int) (State, error) {
 }
 
 // hostRoom returns an error if the host has no memory for what the processes hold on the GPUs.
-func (s *Swapper) hostRoom(processes []Process) error {
+func (s *Swapper) hostRoom(id string, processes []Process) error {
 	if len(processes) == 0 { // a new one was seen, and ended
 		return nil
 	}
@@ -259,10 +259,10 @@ func (s *Swapper) hostRoom(processes []Process) error {
 			need += b
 		}
 	}
-	free, why, err := s.o.Processes.HostFree(processes[0].PID)
+	free, why, err := s.o.Processes.HostFree(id, processes[0].PID)
 	switch {
 	case err != nil:
-		return cannot("its memory cannot be read: %w", err)
+		return cannot("how much host memory it may take cannot be read: %w", err)
 	case free < need+s.o.HostReserve:
 		return fmt.Errorf("%w: %w: it needs %d MiB, and %s has %d MiB free of which %d MiB are a reserve",
 			enforce.ErrCannotSwap, enforce.ErrNoHostMemory, need>>20, why, free>>20, s.o.HostReserve>>20)

@@ -290,7 +290,7 @@ func (m *Machine) Stat(pid int) (checkpoint.Stat, error) {
 }
 
 // HostFree implements checkpoint.Processes.
-func (m *Machine) HostFree(int) (uint64, string, error) {
+func (m *Machine) HostFree(string, int) (uint64, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.host, "the host's memory", nil
