@@ -27,6 +27,14 @@ func bytesOf(gpus []GPU, pid int) map[string]uint64 {
 	return held
 }
 
+// bytes is what it held on all GPUs.
+func (p Process) bytes() (n uint64) {
+	for _, b := range p.Bytes {
+		n += b
+	}
+	return n
+}
+
 // sum adds up what processes hold on each GPU, bytes.
 func sum(list []Process) map[string]uint64 {
 	total := map[string]uint64{}

@@ -24,9 +24,10 @@ type Processes interface {
 	// Stat reads one process. The error wraps fs.ErrNotExist when it is gone.
 	Stat(pid int) (Stat, error)
 	// HostFree returns how many bytes a process of a container may still take, within the host's memory
-	// and the limits of its control groups; why names the tighter one. It MUST return an error where it
-	// cannot tell the limits: the kernel kills what takes more.
-	HostFree(containerID string, pid int) (bytes uint64, why string, err error)
+	// without the bytes that are promised to others, and within the limits of its control groups; why
+	// names the tighter one. It MUST return an error where it cannot tell the limits: the kernel kills
+	// what takes more.
+	HostFree(containerID string, pid int, promised uint64) (bytes uint64, why string, err error)
 }
 
 // Stat is what swapping must know of one process.
@@ -170,7 +171,7 @@ func field(text, name string) (uint64, bool) {
 }
 
 // HostFree implements Processes. Page cache that can be given back counts as free.
-func (p *Proc) HostFree(containerID string, pid int) (uint64, string, error) {
+func (p *Proc) HostFree(containerID string, pid int, promised uint64) (uint64, string, error) {
 	info, err := os.ReadFile(filepath.Join(p.Path, "meminfo"))
 	if err != nil {
 		return 0, "", err
@@ -180,6 +181,10 @@ func (p *Proc) HostFree(containerID string, pid int) (uint64, string, error) {
 		return 0, "", errors.New("meminfo has no MemAvailable")
 	}
 	free, why := kib<<10, "the host's memory"
+	if promised > 0 {
+		free -= min(free, promised)
+		why += fmt.Sprintf(" (without %d MiB for other swaps)", promised>>20)
+	}
 	g, limited, err := p.memoryGroup(containerID, pid)
 	if err != nil || !limited {
 		return free, why, err

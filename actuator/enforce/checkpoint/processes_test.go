@@ -63,10 +63,21 @@ func TestHostFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.files["meminfo"] = meminfo
 			p := &checkpoint.Proc{Path: tree(t, c.files)}
-			if got, why, err := p.HostFree(id, 7); got != c.want || why == "" || err != nil {
+			if got, why, err := p.HostFree(id, 7, 0); got != c.want || why == "" || err != nil {
 				t.Errorf("%d (%s), %v; want %d", got, why, err, c.want)
 			}
 		})
+	}
+}
+
+// What is promised to others is the host's memory, and not of the container's own limit.
+func TestPromisedMemoryIsTheHosts(t *testing.T) {
+	for promised, want := range map[uint64]uint64{0: 300 * mib, 100 * mib: 300 * mib, 800 * mib: 200 * mib, 2000 * mib: 0} {
+		p := &checkpoint.Proc{Path: tree(t, map[string]string{"meminfo": "MemAvailable: 1024000 kB\n", "self/mountinfo": mounts,
+			"7/cgroup": "0::/x\n", "v2/x/memory.max": "314572800\n", "v2/x/memory.current": "0\n"})}
+		if got, why, err := p.HostFree("x", 7, promised); got != want || err != nil {
+			t.Errorf("%d are promised: %d (%s), %v; want %d", promised, got, why, err, want)
+		}
 	}
 }
 
@@ -84,7 +95,7 @@ func TestUnknownMemoryLimitIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files["meminfo"] = "MemAvailable:    8388608 kB\n"
-			if got, _, err := (&checkpoint.Proc{Path: tree(t, files)}).HostFree(id, 7); err == nil {
+			if got, _, err := (&checkpoint.Proc{Path: tree(t, files)}).HostFree(id, 7, 0); err == nil {
 				t.Errorf("%d bytes are free", got)
 			} else {
 				t.Log(err)

@@ -34,6 +34,10 @@ func (s *Swapper) Suspend(ctx context.Context, id, container, reason string) (en
 	if err != nil {
 		return result, err
 	}
+	defer s.forgetPromise(id)
+	if err := s.promise(id, processes); err != nil {
+		return result, err
+	}
 	rec := Record{Processes: processes, Notice: s.records.notice(id), Swapped: enforce.Swapped{
 		ContainerID: id, Container: container, Reason: reason, Bytes: sum(processes),
 		Since: s.o.Now(), Stage: enforce.Suspending,
@@ -97,6 +101,7 @@ func (s *Swapper) takeOff(ctx context.Context, rec *Record, result *enforce.Swap
 			if err := s.checkpoint(ctx, p); err != nil {
 				return err
 			}
+			s.copied(rec.ContainerID, p)
 		}
 		done = rec.Processes
 		result.CheckpointSeconds += s.o.Now().Sub(began).Seconds()
@@ -145,7 +150,7 @@ func (s *Swapper) lockAll(ctx context.Context, rec *Record, done []Process) erro
 			}
 		}
 		if len(more) == 0 {
-			return s.hostRoom(rec.ContainerID, rec.Processes[len(done):])
+			return s.promise(rec.ContainerID, rec.Processes[len(done):])
 		}
 	}
 	return fmt.Errorf("new processes of it keep on using CUDA, after %d rounds", rounds)

@@ -53,6 +53,11 @@ type Swapper struct {
 	// restoring is held from reading a GPU's free memory until the restore has taken it.
 	restoring sync.Mutex
 
+	// promising is held from reading the host's free memory until what a suspend will take of it is in
+	// promised, by container id: bytes that are not in host memory yet.
+	promising sync.Mutex
+	promised  map[string]uint64
+
 	mu      sync.Mutex
 	busy    map[string]bool    // by container id
 	refused map[string]refusal // containers that the driver could not swap
@@ -97,7 +102,7 @@ func New(o Options) (*Swapper, error) {
 			return nil, fmt.Errorf("make the folder in which the exporter is told of swaps: %w", err)
 		}
 	}
-	return &Swapper{o: o, records: r, busy: map[string]bool{}, refused: map[string]refusal{}}, nil
+	return &Swapper{o: o, records: r, promised: map[string]uint64{}, busy: map[string]bool{}, refused: map[string]refusal{}}, nil
 }
 
 func setDefault[T ~int64 | ~uint64](v *T, d T) {
@@ -144,7 +149,13 @@ func (s *Swapper) Can(ctx context.Context, id string) error {
 	if _, ok, err := s.records.get(id); err != nil || ok {
 		return errors.Join(err, cannot("it is swapped already, or was and is stuck"))
 	}
-	_, err = s.examine(ctx, id)
+	processes, err := s.examine(ctx, id)
+	if err != nil {
+		return err
+	}
+	s.promising.Lock()
+	defer s.promising.Unlock()
+	_, err = s.hostRoom(id, processes)
 	return err
 }
 
@@ -176,7 +187,7 @@ func (s *Swapper) examine(ctx context.Context, id string) ([]Process, error) {
 	if err := s.refusal(id, processes); err != nil {
 		return nil, err
 	}
-	return processes, s.hostRoom(id, processes)
+	return processes, nil
 }
 
 // find returns the container's processes that use CUDA and are not in known. All of them run.
@@ -248,26 +259,55 @@ func (s *Swapper) state(ctx context.Context, pid int) (State, error) {
 	}
 }
 
-// hostRoom returns an error if the host has no memory for what the processes hold on the GPUs.
-func (s *Swapper) hostRoom(id string, processes []Process) error {
-	if len(processes) == 0 { // a new one was seen, and ended
-		return nil
+// promise is hostRoom for a suspend: what it needs is kept for it until copied or forgetPromise says
+// otherwise, so that suspends at the same time do not count on the same memory.
+func (s *Swapper) promise(id string, processes []Process) error {
+	s.promising.Lock()
+	defer s.promising.Unlock()
+	need, err := s.hostRoom(id, processes)
+	if err == nil {
+		s.promised[id] = need
 	}
-	var need uint64
+	return err
+}
+
+// copied ends the promise for a process: from now on the host's free memory lacks what it held.
+func (s *Swapper) copied(id string, p Process) {
+	s.promising.Lock()
+	defer s.promising.Unlock()
+	s.promised[id] -= min(s.promised[id], p.bytes())
+}
+
+func (s *Swapper) forgetPromise(id string) {
+	s.promising.Lock()
+	defer s.promising.Unlock()
+	delete(s.promised, id)
+}
+
+// hostRoom returns what the processes hold on the GPUs, bytes, or an error if the host has no memory
+// for it besides what is promised to others. The caller holds promising.
+func (s *Swapper) hostRoom(id string, processes []Process) (need uint64, err error) {
+	if len(processes) == 0 { // a new one was seen, and ended
+		return 0, nil
+	}
 	for _, p := range processes {
-		for _, b := range p.Bytes {
-			need += b
+		need += p.bytes()
+	}
+	var others uint64
+	for of, b := range s.promised {
+		if of != id {
+			others += b
 		}
 	}
-	free, why, err := s.o.Processes.HostFree(id, processes[0].PID)
+	free, why, err := s.o.Processes.HostFree(id, processes[0].PID, others)
 	switch {
 	case err != nil:
-		return cannot("how much host memory it may take cannot be read: %w", err)
+		return need, cannot("how much host memory it may take cannot be read: %w", err)
 	case free < need+s.o.HostReserve:
-		return fmt.Errorf("%w: %w: it needs %d MiB, and %s has %d MiB free of which %d MiB are a reserve",
+		return need, fmt.Errorf("%w: %w: it needs %d MiB, and %s has %d MiB free of which %d MiB are a reserve",
 			enforce.ErrCannotSwap, enforce.ErrNoHostMemory, need>>20, why, free>>20, s.o.HostReserve>>20)
 	}
-	return nil
+	return need, nil
 }
 
 func (s *Swapper) refusal(id string, processes []Process) error {
@@ -312,11 +352,7 @@ func (s *Swapper) alive(p Process) bool {
 
 // limit is how long a step may take that moves the memory of a process.
 func (s *Swapper) limit(p Process) time.Duration {
-	var bytes uint64
-	for _, b := range p.Bytes {
-		bytes += b
-	}
-	return s.o.StepTimeout + time.Duration(float64(bytes)/float64(s.o.MinRate)*float64(time.Second))
+	return s.o.StepTimeout + time.Duration(float64(p.bytes())/float64(s.o.MinRate)*float64(time.Second))
 }
 
 // gpus reads the memory of the GPUs.

@@ -228,6 +228,80 @@ func TestNewProcesses(t *testing.T) {
 	})
 }
 
+// Two suspends at once do not count on the same host memory.
+func TestHostMemoryIsPromisedOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fails error
+		want  error // of the second, once the first has ended
+	}{
+		"the first fails":  {checkpoint.Unknown, nil},
+		"the first is off": {nil, enforce.ErrNoHostMemory}, // until it is back: its memory is the host's
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.SetHost(150 * mib)
+			first := m.Start("a", 100*mib)
+			m.Start("b", 100*mib)
+			s := newSwapper(t, m, t.TempDir())
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			m.Break(func(_ context.Context, step string, pid int) (error, bool) {
+				if step == "checkpoint" && pid == first {
+					close(begun)
+					<-goOn
+					return tt.fails, tt.fails == nil
+				}
+				return nil, true
+			})
+			ended := make(chan error)
+			go func() {
+				_, err := s.Suspend(context.Background(), "a", "a", "test")
+				ended <- err
+			}()
+			<-begun
+			check(t, s.Can(t.Context(), "b"), enforce.ErrNoHostMemory)
+			_, err := s.Suspend(t.Context(), "b", "b", "test")
+			check(t, err, enforce.ErrNoHostMemory)
+			runs(t, m, "b")
+			close(goOn)
+			err = <-ended
+			m.Break(nil)
+			if tt.fails != nil {
+				check(t, err, enforce.ErrUndone)
+			} else {
+				check(t, err, nil)
+			}
+			_, err = s.Suspend(t.Context(), "b", "b", "test")
+			check(t, err, tt.want)
+			if tt.want == nil {
+				return
+			}
+			_, err = s.Resume(t.Context(), "a", nil)
+			check(t, err, nil)
+			_, err = s.Suspend(t.Context(), "b", "b", "test")
+			check(t, err, nil)
+		})
+	}
+}
+
+// What was copied is not counted twice while the container's other processes are suspended.
+func TestCopiedMemoryIsCountedOnce(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	m.SetHost(350 * mib)
+	m.Start("a", 100*mib)
+	second := m.Start("a", 100*mib)
+	m.Start("b", 100*mib)
+	s := newSwapper(t, m, t.TempDir())
+	m.Break(func(_ context.Context, step string, pid int) (error, bool) {
+		if step == "checkpoint" && pid == second { // 100 MiB are copied, 100 MiB promised
+			_, err := s.Suspend(context.Background(), "b", "b", "test")
+			return err, err == nil
+		}
+		return nil, true
+	})
+	_, err := s.Suspend(t.Context(), "a", "a", "test")
+	check(t, err, nil)
+}
+
 // A record that cannot be read is enough to bring its container back.
 func TestBrokenRecord(t *testing.T) {
 	m := checkpointtest.NewMachine(1000 * mib)

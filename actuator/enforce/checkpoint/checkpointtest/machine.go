@@ -123,7 +123,7 @@ func (m *Machine) SetState(pid int, s checkpoint.State) {
 	m.processes[pid].state = s
 }
 
-// SetHost says how much memory the host has free.
+// SetHost says how much memory the host has free while nothing is checkpointed.
 func (m *Machine) SetHost(bytes uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -289,9 +289,15 @@ func (m *Machine) Stat(pid int) (checkpoint.Stat, error) {
 	return p.stat, nil
 }
 
-// HostFree implements checkpoint.Processes.
-func (m *Machine) HostFree(string, int) (uint64, string, error) {
+// HostFree implements checkpoint.Processes. What is checkpointed takes of the host's memory.
+func (m *Machine) HostFree(_ string, _ int, promised uint64) (uint64, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.host, "the host's memory", nil
+	taken := promised
+	for _, p := range m.processes {
+		if p.state == checkpoint.Checkpointed {
+			taken += p.bytes
+		}
+	}
+	return m.host - min(m.host, taken), "the host's memory", nil
 }
