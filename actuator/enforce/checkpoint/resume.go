@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce"
@@ -130,22 +131,35 @@ func (s *Swapper) room(ctx context.Context, rec Record, ask func(map[string]uint
 	return nil
 }
 
-// adopt adds all processes of a container to a record that could not be read.
+// adopt adds all processes of a container that use CUDA to a record that could not be read. One that
+// it cannot ask about now may be off its GPU, so then nothing is brought back yet: a record of the others
+// alone would be removed, or written again, without it.
 func (s *Swapper) adopt(ctx context.Context, rec *Record) error {
 	pids, err := s.o.Processes.Of(rec.ContainerID)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: the processes cannot be read: %w", enforce.ErrUnavailable, err)
 	}
+	var found []Process
 	for _, pid := range pids {
 		stat, err := s.o.Processes.Stat(pid)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if _, err := s.state(ctx, pid); err == nil {
-			rec.Processes = append(rec.Processes, Process{PID: pid, Start: stat.Start})
+		if err != nil {
+			return fmt.Errorf("%w: process %d cannot be read: %w", enforce.ErrUnavailable, pid, err)
+		}
+		p := Process{PID: pid, Start: stat.Start}
+		_, err = s.state(ctx, pid)
+		switch {
+		case err == nil:
+			found = append(found, p)
+		case errors.Is(err, ErrNoCUDA), !s.alive(p):
+		default:
+			return fmt.Errorf("%w: the state of process %d: %w", enforce.ErrUnavailable, pid, err)
 		}
 	}
-	sortProcesses(rec.Processes)
+	sortProcesses(found)
+	rec.Processes = found
 	return nil
 }
 

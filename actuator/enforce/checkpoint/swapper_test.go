@@ -321,37 +321,103 @@ func TestBrokenRecord(t *testing.T) {
 	runs(t, m, "c")
 }
 
-// unreadable are processes of which nothing can be read for a moment.
+// unreadable are processes of which one cannot be read for a moment, or all.
 type unreadable struct {
 	checkpoint.Processes
-	now bool
+	of  bool // which they are
+	pid int
+}
+
+func (u *unreadable) Of(id string) ([]int, error) {
+	if u.of {
+		return nil, syscall.EMFILE
+	}
+	return u.Processes.Of(id)
 }
 
 func (u *unreadable) Stat(pid int) (checkpoint.Stat, error) {
-	if u.now {
+	if u.pid == pid {
 		return checkpoint.Stat{}, syscall.EMFILE
 	}
 	return u.Processes.Stat(pid)
 }
 
-// A process that cannot be read has not ended: it is brought back.
+// stateFails makes the driver fail to say what state a process is in.
+func stateFails(of int, err error) checkpointtest.Fault {
+	return func(_ context.Context, step string, pid int) (error, bool) {
+		if step == "state" && pid == of {
+			return err, false
+		}
+		return nil, true
+	}
+}
+
+// A process that cannot be read has not ended: it is brought back, also where the record is damaged and
+// does not name it.
 func TestUnreadableProcessIsBroughtBack(t *testing.T) {
+	for name, fault := range map[string]func(m *checkpointtest.Machine, of *unreadable, pid int){
+		"the processes": func(_ *checkpointtest.Machine, of *unreadable, _ int) { of.of = true },
+		"its stat":      func(_ *checkpointtest.Machine, of *unreadable, pid int) { of.pid = pid },
+		"a dead helper": func(m *checkpointtest.Machine, _ *unreadable, pid int) {
+			m.Break(stateFails(pid, checkpoint.ErrHelper))
+		},
+		"an error of CUDA": func(m *checkpointtest.Machine, _ *unreadable, pid int) { m.Break(stateFails(pid, checkpoint.Unknown)) },
+		"the API cannot be had": func(m *checkpointtest.Machine, _ *unreadable, pid int) {
+			m.Break(stateFails(pid, checkpoint.ErrUnavailable))
+		},
+	} {
+		for _, damaged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, damaged record %v", name, damaged), func(t *testing.T) {
+				m := checkpointtest.NewMachine(1000 * mib)
+				m.Start("c", 100*mib)
+				pid := m.Start("c", 100*mib)
+				dir := t.TempDir()
+				o := m.Options(t, dir)
+				of := &unreadable{Processes: o.Processes}
+				o.Processes = of
+				s, err := checkpoint.New(o)
+				check(t, err, nil)
+				_, err = s.Suspend(t.Context(), "c", "c", "test")
+				check(t, err, nil)
+				if damaged {
+					check(t, os.WriteFile(filepath.Join(checkpoint.Folder(dir), "c.json"), []byte("{"), 0o600), nil)
+				}
+				fault(m, of, pid)
+				_, err = s.Resume(t.Context(), "c", nil)
+				m.Break(nil)
+				of.of, of.pid = false, 0
+				if damaged {
+					check(t, err, enforce.ErrUnavailable)
+				}
+				if list, lerr := s.Swapped(); err == nil && len(list) == 0 && lerr == nil {
+					runs(t, m, "c")
+					return
+				}
+				_, err = s.Resume(t.Context(), "c", nil)
+				check(t, err, nil)
+				runs(t, m, "c")
+			})
+		}
+	}
+}
+
+// What ends while a damaged record is adopted keeps nobody off.
+func TestEndedWhileAdopted(t *testing.T) {
 	m := checkpointtest.NewMachine(1000 * mib)
 	m.Start("c", 100*mib)
-	o := m.Options(t, t.TempDir())
-	of := &unreadable{Processes: o.Processes}
-	o.Processes = of
-	s, err := checkpoint.New(o)
+	pid := m.Start("c", 100*mib)
+	dir := t.TempDir()
+	s := newSwapper(t, m, dir)
+	_, err := s.Suspend(t.Context(), "c", "c", "test")
 	check(t, err, nil)
-	_, err = s.Suspend(t.Context(), "c", "c", "test")
-	check(t, err, nil)
-	of.now = true
-	_, err = s.Resume(t.Context(), "c", nil)
-	of.now = false
-	if list, lerr := s.Swapped(); err == nil && len(list) == 0 && lerr == nil {
-		runs(t, m, "c")
-		return
-	}
+	check(t, os.WriteFile(filepath.Join(checkpoint.Folder(dir), "c.json"), []byte("{"), 0o600), nil)
+	m.Break(func(_ context.Context, step string, of int) (error, bool) {
+		if step == "state" && of == pid {
+			m.Kill(pid)
+			return checkpoint.ErrHelper, false
+		}
+		return nil, true
+	})
 	_, err = s.Resume(t.Context(), "c", nil)
 	check(t, err, nil)
 	runs(t, m, "c")
