@@ -19,7 +19,8 @@ import (
 
 // Processes reads what the kernel says of the processes of containers.
 type Processes interface {
-	// Of returns the processes of a container, by host PID.
+	// Of returns the processes of a container, by host PID. It MUST return an error where it may have
+	// missed one.
 	Of(containerID string) ([]int, error)
 	// Stat reads one process. The error wraps fs.ErrNotExist when it is gone.
 	Stat(pid int) (Stat, error)
@@ -46,7 +47,8 @@ type Stat struct {
 type Proc struct {
 	// Path is where it is mounted: /proc.
 	Path string
-	// ContainerOf returns the id of the container that a process belongs to.
+	// ContainerOf returns the id of the container that a process belongs to. The error wraps fs.ErrNotExist
+	// when the process is gone.
 	ContainerOf func(pid int) (id string, ok bool, err error)
 
 	groups sync.Map // folder of the control group by container id, where it is known
@@ -98,7 +100,9 @@ func members(dir string) []int {
 	return pids
 }
 
-// search reads all of proc.
+// search reads all of proc. It leaves out processes that have ended, and those that the machine does not
+// let us read: hidepid and security modules hide them for good, from every step. Any other error may hide
+// one of the container's for a moment, which would then be left on a GPU.
 func (p *Proc) search(containerID string) ([]int, error) {
 	dir, err := os.Open(p.Path)
 	if err != nil {
@@ -115,8 +119,13 @@ func (p *Proc) search(containerID string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		if id, ok, err := p.ContainerOf(pid); err == nil && ok && id == containerID {
+		id, ok, err := p.ContainerOf(pid)
+		switch {
+		case err == nil && ok && id == containerID:
 			pids = append(pids, pid)
+		case err == nil, errors.Is(gone(err), fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		default:
+			return nil, err
 		}
 	}
 	return pids, nil

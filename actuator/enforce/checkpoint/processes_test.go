@@ -2,6 +2,7 @@ package checkpoint_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -128,6 +129,51 @@ func TestProcessesOfAContainer(t *testing.T) {
 	check(t, os.RemoveAll(filepath.Join(p.Path, "v2")), nil)
 	if pids, err := p.Of("c"); len(pids) != 3 || err != nil {
 		t.Errorf("without the group %v, %v", pids, err)
+	}
+}
+
+// A process that has ended or is hidden for good is not the container's. One that cannot be read for a
+// moment may be.
+func TestUnreadableProcessIsNotLeftOut(t *testing.T) {
+	for name, tt := range map[string]struct{ of, want error }{
+		"it ended":            {fmt.Errorf("process 8: %w", fs.ErrNotExist), nil},
+		"it ended in a read":  {&fs.PathError{Op: "read", Path: "8/cgroup", Err: syscall.ESRCH}, nil},
+		"hidden":              {&fs.PathError{Op: "open", Path: "8/cgroup", Err: syscall.EACCES}, nil},
+		"too many open files": {&fs.PathError{Op: "open", Path: "8/cgroup", Err: syscall.EMFILE}, syscall.EMFILE},
+		"no memory":           {&fs.PathError{Op: "read", Path: "8/cgroup", Err: syscall.ENOMEM}, syscall.ENOMEM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &checkpoint.Proc{Path: tree(t, map[string]string{"7/stat": "", "8/stat": ""}), ContainerOf: func(pid int) (string, bool, error) {
+				if pid == 8 {
+					return "", false, tt.of
+				}
+				return "c", true, nil
+			}}
+			pids, err := p.Of("c")
+			check(t, err, tt.want)
+			if err == nil && !slices.Equal(pids, []int{7}) {
+				t.Errorf("%v", pids)
+			}
+		})
+	}
+}
+
+// Every process of this machine can be read, kernel threads and those of other users among them.
+func TestReadsWholeMachine(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	check(t, cmd.Start(), nil)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	seen := false
+	p := &checkpoint.Proc{Path: "/proc", ContainerOf: func(pid int) (string, bool, error) {
+		_, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+		seen = seen || pid == cmd.Process.Pid && err == nil
+		return "", false, err
+	}}
+	if _, err := p.Of("c"); err != nil || !seen {
+		t.Errorf("%v; the process of another user was read: %v", err, seen)
 	}
 }
 

@@ -216,8 +216,11 @@ func (s *Swapper) find(ctx context.Context, id string, gpus []GPU, known []Proce
 // inspect returns nil for a process that does not use CUDA, or has ended.
 func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, error) {
 	stat, err := s.o.Processes.Stat(pid)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // it ended meanwhile
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // it ended meanwhile
+	}
+	if err != nil { // it may use CUDA
+		return nil, fmt.Errorf("%w: process %d cannot be read: %w", enforce.ErrUnavailable, pid, err)
 	}
 	held := bytesOf(gpus, pid)
 	if stat.Stopped {
@@ -231,8 +234,8 @@ func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, e
 	case errors.Is(err, ErrUnavailable):
 		return nil, fmt.Errorf("%w: %w", enforce.ErrCannotSwap, err)
 	case errors.Is(err, ErrNoCUDA) && len(held) > 0:
-		if _, gone := s.o.Processes.Stat(pid); gone != nil {
-			return nil, nil //nolint:nilerr,nilnil // it ended meanwhile
+		if !s.alive(Process{PID: pid, Start: stat.Start}) {
+			return nil, nil //nolint:nilnil // it ended meanwhile
 		}
 		return nil, cannot("process %d holds GPU memory and the driver does not know it as one that it can checkpoint (MPS? started by an older driver?): %w", pid, err)
 	case errors.Is(err, ErrNoCUDA):

@@ -422,3 +422,74 @@ func TestEndedWhileAdopted(t *testing.T) {
 	check(t, err, nil)
 	runs(t, m, "c")
 }
+
+// A process that cannot be read is not taken for one that has ended: the container is not swapped out
+// without it.
+func TestUnreadableProcessIsNotLeftBehind(t *testing.T) {
+	for _, late := range []bool{false, true} { // or while others are locked
+		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.Start("c", 100*mib)
+			o := m.Options(t, t.TempDir())
+			of := &unreadable{Processes: o.Processes}
+			o.Processes = of
+			s, err := checkpoint.New(o)
+			check(t, err, nil)
+			if late {
+				m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+					if step == "lock" {
+						of.pid = m.Start("c", 50*mib)
+					}
+					return nil, true
+				})
+			} else {
+				of.pid = m.Start("c", 50*mib)
+				check(t, s.Can(t.Context(), "c"), enforce.ErrUnavailable)
+			}
+			_, err = s.Suspend(t.Context(), "c", "c", "test")
+			check(t, err, enforce.ErrUnavailable)
+			if late {
+				check(t, err, enforce.ErrUndone)
+			}
+			runs(t, m, "c")
+			of.pid = 0
+			m.Break(nil)
+			r, err := s.Suspend(t.Context(), "c", "c", "test")
+			check(t, err, nil)
+			if r.Processes != 2 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// The same after the driver said that it does not know a process: one that has ended is no reason to
+// refuse, and one that cannot be read then is.
+func TestUnknownToTheDriver(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then func(m *checkpointtest.Machine, of *unreadable, pid int)
+		want error
+	}{
+		"it ended":         {func(m *checkpointtest.Machine, _ *unreadable, pid int) { m.Kill(pid) }, nil},
+		"it is unreadable": {func(_ *checkpointtest.Machine, of *unreadable, pid int) { of.pid = pid }, enforce.ErrCannotSwap},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.Start("c", 100*mib)
+			pid := m.Start("c", 50*mib)
+			o := m.Options(t, t.TempDir())
+			of := &unreadable{Processes: o.Processes}
+			o.Processes = of
+			s, err := checkpoint.New(o)
+			check(t, err, nil)
+			m.Break(func(_ context.Context, step string, asked int) (error, bool) {
+				if step == "state" && asked == pid {
+					tt.then(m, of, pid)
+					return checkpoint.ErrNoCUDA, false
+				}
+				return nil, true
+			})
+			check(t, s.Can(t.Context(), "c"), tt.want)
+		})
+	}
+}
