@@ -38,6 +38,7 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 			return result, err
 		}
 	}
+	defer s.forgetPromise(id)
 	err = s.bringBack(work, &rec, room, &result)
 	switch {
 	case err == nil:
@@ -175,6 +176,7 @@ func (s *Swapper) restoreAll(ctx context.Context, rec *Record, result *enforce.S
 	for _, p := range rec.Processes {
 		did, err := s.reach(ctx, p, Locked)
 		if did {
+			s.keep(rec.ContainerID, p)
 			restored = append(restored, p)
 		}
 		if err != nil {
@@ -267,6 +269,7 @@ func (s *Swapper) giveUp(ctx context.Context, rec *Record, restored []Process, c
 			if err := s.checkpoint(ctx, p); err != nil {
 				return fmt.Errorf("%w; and taking process %d off again failed: %w", cause, p.PID, err)
 			}
+			s.copied(rec.ContainerID, p)
 		}
 	}
 	if err := s.pause(ctx, *rec); err != nil {

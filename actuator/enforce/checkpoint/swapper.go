@@ -281,6 +281,14 @@ func (s *Swapper) copied(id string, p Process) {
 	s.promised[id] -= min(s.promised[id], p.bytes())
 }
 
+// keep promises a restored process the host memory that it has just freed: if another one of its
+// container cannot be restored, it is taken off the GPU again.
+func (s *Swapper) keep(id string, p Process) {
+	s.promising.Lock()
+	defer s.promising.Unlock()
+	s.promised[id] += p.bytes()
+}
+
 func (s *Swapper) forgetPromise(id string) {
 	s.promising.Lock()
 	defer s.promising.Unlock()

@@ -302,6 +302,41 @@ func TestCopiedMemoryIsCountedOnce(t *testing.T) {
 	check(t, err, nil)
 }
 
+// What a restore has freed is kept until all of the container is back, because it may have to go off again.
+func TestFreedMemoryIsKeptUntilAllAreBack(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the second fails %v", fails), func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.SetHost(250 * mib)
+			m.Start("a", 100*mib)
+			second := m.Start("a", 100*mib)
+			m.Start("b", 100*mib)
+			s := newSwapper(t, m, t.TempDir())
+			_, err := s.Suspend(t.Context(), "a", "a", "test")
+			check(t, err, nil)
+			var meanwhile error
+			m.Break(func(_ context.Context, step string, pid int) (error, bool) {
+				if step == "restore" && pid == second {
+					meanwhile = s.Can(context.Background(), "b")
+					if fails {
+						return checkpoint.OutOfMemory, false
+					}
+				}
+				return nil, true
+			})
+			_, err = s.Resume(t.Context(), "a", nil)
+			check(t, meanwhile, enforce.ErrNoHostMemory)
+			m.Break(nil)
+			if fails {
+				check(t, err, enforce.ErrNoRoom)
+				_, err = s.Resume(t.Context(), "a", nil)
+			}
+			check(t, err, nil)
+			check(t, s.Can(t.Context(), "b"), nil)
+		})
+	}
+}
+
 // A record that cannot be read is enough to bring its container back.
 func TestBrokenRecord(t *testing.T) {
 	m := checkpointtest.NewMachine(1000 * mib)
