@@ -36,7 +36,7 @@ var (
 func TestReferenceOfLabels(t *testing.T) {
 	documented := map[string]bool{task.LabelPrefix: true}
 	var b strings.Builder
-	b.WriteString("# Labels\n\nWhat a person writes on a container (`docker run --label …`, `nerdctl run --label …`). Only a container with at least one of them is ever\nacted on; the others are observed. What cannot be read is reported once: metric\n`laxity_exporter_invalid_labels`, alert `LaxityLabelInvalid`, one line in the exporter's log. Labels of a\ncontainer cannot be changed after it was made.\n\n| label | meaning | default | what cannot be read counts as |\n|---|---|---|---|\n")
+	b.WriteString("# Labels\n\nWhat a person writes on a container (`docker run --label …`, `nerdctl run --label …`). Only a container with at least one of them is ever\nacted on; the others are observed. What cannot be read is reported once: metric\n`laxity_exporter_invalid_labels`, alert `LaxityLabelInvalid`, one line in the exporter's log. A name\n`laxity.…` that is not in this table is reported too, and counts for nothing. Labels of a container cannot be changed\nafter it was made.\n\n| label | meaning | default | what cannot be read counts as |\n|---|---|---|---|\n")
 	for _, l := range onContainers {
 		documented[l.name] = true
 		b.WriteString("| `" + l.name + "` | " + reference.Cell(l.meaning) + " | " + l.standard + " | " + l.invalid + " |\n")

@@ -83,7 +83,7 @@ type Container struct {
 	Cause Cause
 	// Since is when we began to hold it, or when it was last released. Zero: unknown, long ago.
 	Since time.Time
-	// Managed: it carries a laxity.* label. Never: it must not be held.
+	// Managed: it carries one of Laxity's labels. Never: it must not be held.
 	Managed, Never bool
 	// Exempt says why it must not be held while its present tasks last (a person unpaused it, or it
 	// was held for as long as is allowed); else empty.

@@ -132,7 +132,7 @@ func deadlineChanged(before *task.Snapshot, was task.Seconds, c task.Container, 
 		fmt.Fprintf(&b, " That holds for %s too: float %s.\n", tasksOf(n), view.Float(least))
 	}
 	if !c.Spec.Managed {
-		fmt.Fprintf(&b, "Nobody acts on it: %s has no laxity.* label, so Laxity only shows and counts how it fares.\n"+
+		fmt.Fprintf(&b, "Nobody acts on it: %s has none of Laxity's labels, so Laxity only shows and counts how it fares.\n"+
 			"To have its deadline kept, start it with --label laxity.deadline=%s.\n", c.Name, task.DeadlineWords(max(c.Spec.Deadline, was)))
 	}
 	return b.String()
@@ -151,7 +151,7 @@ func shareChanged(was float64, c task.Container, is state.State) string {
 	fmt.Fprintf(&b, "%s: share %s, was %s.", c.Name, task.ShareWords(c.Spec.Share), task.ShareWords(was))
 	switch {
 	case !c.Spec.Managed:
-		fmt.Fprintf(&b, "\nNobody keeps it: %s has no laxity.* label, so Laxity does not act on it.\n"+
+		fmt.Fprintf(&b, "\nNobody keeps it: %s has none of Laxity's labels, so Laxity does not act on it.\n"+
 			"To have its share kept, start it with --label laxity.share=%s.\n", c.Name, task.ShareWords(max(c.Spec.Share, was)))
 	case c.Spec.Share == 0:
 		b.WriteString(" It has no promise any more: it shares the GPU as the policy says.\n")

@@ -225,7 +225,7 @@ func TestDeadlineChanged(t *testing.T) {
 		{busy, 9, of(5, true), "web: deadline 5s, was 9s. That holds for its 2 unfinished tasks too, and is over: float -1.00s.\n"},
 		{busy, 9, of(0, true), "web: deadline none, was 9s. That holds for its 2 unfinished tasks too.\n"},
 		{&task.Snapshot{}, 0, of(9, false), "web: deadline 9s, was none. It has no GPU task now; the next ones have it.\n" +
-			"Nobody acts on it: web has no laxity.* label, so Laxity only shows and counts how it fares.\nTo have its deadline kept, start it with --label laxity.deadline=9s.\n"},
+			"Nobody acts on it: web has none of Laxity's labels, so Laxity only shows and counts how it fares.\nTo have its deadline kept, start it with --label laxity.deadline=9s.\n"},
 	} {
 		if got := deadlineChanged(tt.s, tt.was, tt.c, now); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
@@ -249,7 +249,7 @@ func TestShareChanged(t *testing.T) {
 		{0.1, of(0.3, true), state.State{Time: time.Now(), Hold: config.HoldPause, NoChannels: "the driver is 470"},
 			"web: share 30%, was 10%. It is not kept here: GPU time is not divided by slices, because the driver is 470. laxity check says what to do.\n"},
 		{0, of(0.3, true), state.State{}, "web: share 30%, was none. No actuator answers (--actuator.url), so nobody may keep it.\n"},
-		{0, of(0.3, false), sliced, "web: share 30%, was none.\nNobody keeps it: web has no laxity.* label, so Laxity does not act on it.\n" +
+		{0, of(0.3, false), sliced, "web: share 30%, was none.\nNobody keeps it: web has none of Laxity's labels, so Laxity does not act on it.\n" +
 			"To have its share kept, start it with --label laxity.share=30%.\n"},
 	} {
 		if got := shareChanged(tt.was, tt.c, tt.is); got != tt.want {

@@ -118,7 +118,7 @@ func (e explanation) now(gpus []state.GPU) string {
 	case e.Hold != nil:
 		return "held: " + e.Hold.Reason
 	case !s.Managed:
-		return "runs; it is only observed (no laxity.* label, or not on the allow-list)"
+		return "runs; it is only observed (none of Laxity's labels, or not on the allow-list)"
 	case s.NeverPause:
 		return "runs; it is labelled laxity.pause=never"
 	case s.Off:

@@ -131,7 +131,7 @@ func (v *containerFacts) on(gpu string, now time.Time) gpuUse {
 
 // publish sends all metrics of one container but its counts.
 func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time, endLag time.Duration) {
-	if v.live && (v.facts.Spec.Managed || len(v.uses) > 0) {
+	if v.live && (v.facts.Spec.Managed || len(v.facts.Invalid) > 0 || len(v.uses) > 0) {
 		out.gauge(containerInfo, 1, v.name, v.id, v.facts.Image, string(v.facts.Spec.Class))
 		if n := len(v.facts.Invalid); n > 0 {
 			out.gauge(invalidLabels, float64(n), v.name)

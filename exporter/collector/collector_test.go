@@ -319,6 +319,16 @@ func TestContainerThatIsGone(t *testing.T) {
 	}
 }
 
+// A container whose only label has an unknown name is not managed, and its owner must learn of it.
+func TestUnknownLabelAloneIsReported(t *testing.T) {
+	s := node()
+	mistyped := task.Container{ID: id("web"), Name: "web", Invalid: []task.InvalidLabel{{Label: "laxity.puase", Value: "never"}}}
+	s.Containers = []task.Container{mistyped, {ID: id("db"), Name: "db"}}
+	if n := count(t, newScene(s, collector.Options{}), "laxity_exporter_invalid_labels"); n != 1 {
+		t.Errorf("%d series of laxity_exporter_invalid_labels", n)
+	}
+}
+
 func TestNewContainerOfTheSameName(t *testing.T) {
 	s := node()
 	s.Containers = []task.Container{withDeadline("web", 9)}

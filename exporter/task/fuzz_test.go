@@ -28,7 +28,7 @@ func FuzzParseLabels(f *testing.F) {
 				labels[label] = v
 			}
 		}
-		if s, _ := task.ParseLabels(map[string]string{other: value}); s.Managed != strings.HasPrefix(other, task.LabelPrefix) {
+		if s, _ := task.ParseLabels(map[string]string{other: value}); s.Managed != slices.Contains(task.KnownLabels, other) {
 			t.Errorf("%q: managed %v", other, s.Managed)
 		}
 		l := task.Limits{MinDeadline: time.Duration(least), MaxShare: most}

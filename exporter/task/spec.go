@@ -43,7 +43,7 @@ const (
 
 // Spec is what a container's labels ask for.
 type Spec struct {
-	// Managed: it carries at least one laxity.* label. Only a managed container
+	// Managed: it carries at least one of KnownLabels, valid or not. Only a managed container
 	// is ever acted on; the others are observed.
 	Managed bool `json:"managed"`
 	// Deadline is relative to the start of each task, seconds; 0 is none.
@@ -125,7 +125,8 @@ const (
 
 // ParseLabels reads the laxity.* labels among a container's labels. A label that is invalid
 // or beyond the limits takes its safe value (no deadline, no limit, no share, no gang, never paused,
-// the default class and release). The list has these labels, sorted: eight of them, and one entry that says
+// the default class and release). One that is not known counts for nothing: a person who wrote laxity.puase=never must
+// not get a container that is acted on. The list has these labels, sorted: eight of them, and one entry that says
 // how many more there are.
 func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	s := Spec{Release: ReleaseProcess}
@@ -134,7 +135,7 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 		if !strings.HasPrefix(label, LabelPrefix) {
 			continue
 		}
-		s.Managed = true
+		s.Managed = s.Managed || slices.Contains(KnownLabels, label)
 		if err := l.read(&s, label, value); err != nil {
 			invalid = append(invalid, InvalidLabel{Label: short(label), Value: short(value), Hint: err.Error()})
 		}

@@ -28,7 +28,7 @@ func TestInvalidLabelsAreBounded(t *testing.T) {
 		if err != nil || len(text) > 16<<10 || len(invalid) == 0 {
 			t.Errorf("%s: %d labels in %d bytes (%v)", name, len(invalid), len(text), err)
 		}
-		if want := labels["laxity.pause"] != ""; s.NeverPause != want || !s.Managed || s.Deadline != 0 {
+		if want := labels["laxity.pause"] != ""; s.NeverPause != want || s.Managed != (labels["laxity.deadline"] != "") || s.Deadline != 0 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -66,7 +66,10 @@ func TestParseLabels(t *testing.T) {
 		"allow":              {map[string]string{"laxity.pause": "allow"}, plain, nil},
 		"busy":               {map[string]string{"laxity.release": "busy"}, with(func(s *task.Spec) { s.Release = task.ReleaseBusy }), nil},
 		"bad release":        {map[string]string{"laxity.release": "idle"}, plain, []string{"laxity.release"}},
-		"unknown label":      {map[string]string{"laxity.deadlin": "9s"}, plain, []string{"laxity.deadlin"}},
+		"unknown label":      {map[string]string{"laxity.deadlin": "9s"}, task.Spec{Class: task.ClassBatch, Release: task.ReleaseProcess}, []string{"laxity.deadlin"}},
+		"unknown, never":     {map[string]string{"laxity.puase": "never"}, task.Spec{Class: task.ClassBatch, Release: task.ReleaseProcess}, []string{"laxity.puase"}},
+		"prefix alone":       {map[string]string{"laxity.": "never"}, task.Spec{Class: task.ClassBatch, Release: task.ReleaseProcess}, []string{"laxity."}},
+		"unknown beside":     {map[string]string{"laxity.puase": "never", "laxity.deadline": "9s"}, with(func(s *task.Spec) { s.Deadline, s.Class = 9, task.ClassDeadline }), []string{"laxity.puase"}},
 		"several, sorted": {map[string]string{"laxity.release": "x", "laxity.deadline": "0"}, plain,
 			[]string{"laxity.deadline", "laxity.release"}},
 	} {

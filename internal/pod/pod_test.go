@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/pod"
 )
 
@@ -21,5 +22,17 @@ func TestLabels(t *testing.T) {
 	}
 	if got := pod.Labels(nil, nil, nil); got == nil || len(got) > 0 {
 		t.Errorf("of nothing: %v", got)
+	}
+}
+
+// An annotation that Laxity does not know must not make a pod one that is acted on.
+func TestUnknownAnnotationManagesNobody(t *testing.T) {
+	for _, annotations := range []map[string]string{{"laxity.dev/puase": "never"}, {"laxity.dev/": "never"}, {"laxity.dev/deadline.": "9s"}} {
+		if s, invalid := task.ParseLabels(pod.Labels(nil, nil, annotations)); s.Managed || len(invalid) != 1 {
+			t.Errorf("%v: managed %v, invalid %v", annotations, s.Managed, invalid)
+		}
+	}
+	if s, _ := task.ParseLabels(pod.Labels(nil, nil, map[string]string{"laxity.dev/pause": "never"})); !s.Managed || !s.NeverPause {
+		t.Errorf("a known one: %+v", s)
 	}
 }

@@ -218,7 +218,7 @@ func (k *Core) targetContainer(w lease.Wish, name string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("the exporter knows no running container %q", name)
 	case !c.Spec.Managed:
-		return "", fmt.Errorf("container %s has no laxity.* label, so it is only observed", c.Name)
+		return "", fmt.Errorf("container %s has none of Laxity's labels, so it is only observed", c.Name)
 	case k.denied(c.ID):
 		return "", fmt.Errorf("container %s is not on the allow-list (--containers.label), so it is only observed", c.Name)
 	case w == lease.Pause && c.Spec.NeverPause:

@@ -184,7 +184,7 @@ func (k *Core) node() string {
 	return k.facts.snap.Node
 }
 
-// managed reports whether the container may be acted on: it has a laxity.* label and is on the
+// managed reports whether the container may be acted on: it has one of Laxity's labels and is on the
 // allow-list. While the engine has not told its labels yet, it is not.
 func (k *Core) managed(c task.Container) bool {
 	return c.Spec.Managed && (len(k.o.Allow) == 0 || k.allowed[c.ID])

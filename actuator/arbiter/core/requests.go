@@ -111,7 +111,7 @@ func (k *Core) Find(ref string) (task.Container, error) {
 		return c, fmt.Errorf("the exporter knows no running container %q", ref)
 	}
 	if !k.managed(c) {
-		return c, fmt.Errorf("container %s is only observed: it has no laxity.* label, or is not on the allow-list", c.Name)
+		return c, fmt.Errorf("container %s is only observed: it has none of Laxity's labels, or is not on the allow-list", c.Name)
 	}
 	return c, nil
 }

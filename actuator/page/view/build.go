@@ -123,7 +123,7 @@ func (b *builder) containers() (rows []Container, others int) {
 	for _, c := range b.f.Snapshot.Containers {
 		st := b.f.Standings[c.ID]
 		row, float, uses := b.container(c, st)
-		if !c.Spec.Managed && !uses && !st.Ours {
+		if !c.Spec.Managed && len(c.Invalid) == 0 && !uses && !st.Ours {
 			others++
 			continue
 		}

@@ -128,12 +128,14 @@ func TestContainers(t *testing.T) {
 	add(&f, "never", task.Spec{Managed: true, NeverPause: true}, Standing{Managed: true})
 	add(&f, "stranger", task.Spec{}, Standing{})
 	add(&f, "nobody", task.Spec{}, Standing{})
+	add(&f, "mistyped", task.Spec{}, Standing{})
+	f.Snapshot.Containers[len(f.Snapshot.Containers)-1].Invalid = []task.InvalidLabel{{Label: "laxity.puase", Value: "never"}}
 	p := Build(f)
 	var order []string
 	for _, c := range p.Containers {
 		order = append(order, c.Name)
 	}
-	if got := strings.Join(order, " "); got != "soon later endless stranger idle never" || p.Others != 1 {
+	if got := strings.Join(order, " "); got != "soon later endless stranger idle mistyped never" || p.Others != 1 {
 		t.Errorf("order %s, and %d others", got, p.Others)
 	}
 	if r := row(p, "later"); r.Why != "waits for soon on GPU 0" || r.State != "paused" || strings.Join(r.Notes, "; ") != "hold ends by 12:01:00" || !r.CanRelease || !r.CanPause {

@@ -41,7 +41,7 @@ type Tenant struct {
 	// ID identifies the process while it lives; opaque. Container is the id of its container, whose
 	// processes divide its share. Name is its name in reasons.
 	ID, Container, Name string
-	// Labelled: its container carries a laxity.* label. Never: laxity.pause=never. A process without
+	// Labelled: its container carries one of Laxity's labels. Never: laxity.pause=never. A process without
 	// a label, or with never, is left alone, and so is its part of the GPU.
 	Labelled, Never bool
 	// HasTask: it has an unfinished task, which is Job. A server between two requests has none.

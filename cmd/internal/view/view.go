@@ -71,13 +71,13 @@ type Row struct {
 const Idle = "idle"
 
 // Rows lists the containers of a snapshot at the moment now, the most urgent
-// first. Containers that are neither managed nor have used a GPU are left out
-// unless all is true.
+// first. Containers that are neither managed nor have used a GPU, and have no label that cannot be
+// read, are left out unless all is true.
 func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 	rows := []Row{} // not nil, which JSON would call null
 	for _, c := range s.Containers {
 		found := rowsOf(s, c, now)
-		if len(found) == 0 && (all || c.Spec.Managed) {
+		if len(found) == 0 && (all || c.Spec.Managed || len(c.Invalid) > 0) {
 			found = []Row{{State: Idle, GPUIndex: -1}}
 		}
 		for _, r := range found {

@@ -65,6 +65,14 @@ idle-with-label            9s        idle        -       -    -        -
 	}
 }
 
+// Whoever wrote a label with an unknown name finds the container in the list, though nobody acts on it.
+func TestRowsHaveContainersWithUnknownLabels(t *testing.T) {
+	s := &task.Snapshot{Containers: []task.Container{{ID: "1", Name: "web", Invalid: []task.InvalidLabel{{Label: "laxity.puase"}}}, {ID: "2", Name: "db"}}}
+	if rows := view.Rows(s, now, false); len(rows) != 1 || rows[0].Container != "web" {
+		t.Errorf("%+v", rows)
+	}
+}
+
 // The column of the gang is there where one has a gang, and makes room in a narrow terminal.
 func TestGang(t *testing.T) {
 	s := snapshot()

@@ -81,11 +81,11 @@ func (f exporterFacts) labels(out *findings) {
 		}
 	}
 	if len(bad) > 0 {
-		out.add(Warn, "labels", strings.Join(bad, "; "), "each counts as its safe value: no deadline, no limit, never paused", "start the container anew with a label that can be read; deadline and share can be changed with laxity deadline and laxity share")
+		out.add(Warn, "labels", strings.Join(bad, "; "), "each counts as its safe value: no deadline, no limit, never paused; one with an unknown name counts for nothing", "start the container anew with a label that can be read; deadline and share can be changed with laxity deadline and laxity share")
 	}
 	managed := slices.ContainsFunc(f.snap.Containers, func(c task.Container) bool { return c.Spec.Managed })
 	if !managed {
-		out.add(OK, "managed containers", "none", "nothing is ever held: only containers with a laxity.* label are", "docker run --label laxity.deadline=9s …")
+		out.add(OK, "managed containers", "none", "nothing is ever held: only containers with at least one of Laxity's labels are", "docker run --label laxity.deadline=9s …")
 	}
 }
 
