@@ -53,7 +53,7 @@ func New(o Options) (*Enforcer, error) {
 		o.Proc = "/proc"
 	}
 	e, err := pause.New(pause.Options{
-		Engine:  &calls{client: o.Client, proc: o.Proc, known: map[string]ctrd.Container{}},
+		Engine:  &calls{client: o.Client, proc: o.Proc, known: map[string]known{}},
 		Journal: o.Journal, Freezer: o.Freezer, CallTimeout: o.CallTimeout,
 	})
 	if err != nil {
@@ -76,10 +76,27 @@ type calls struct {
 	client *ctrd.Client
 	proc   string
 
-	mu sync.Mutex
-	// known are the containers that were found. What is read of them does not change while they
-	// are there.
-	known map[string]ctrd.Container
+	mu    sync.Mutex
+	known map[string]known // the containers that were found, by their ids
+}
+
+// known is what is used of a container. It does not change while the container is there.
+type known struct {
+	namespace string
+	labels    map[string]string
+}
+
+// most is how many containers are remembered, more than a node has. One that ended is forgotten only
+// if it is asked about again; so all are forgotten at times, and those that are there are found again.
+const most = 1000
+
+func (c *calls) remember(id string, k known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= most {
+		clear(c.known)
+	}
+	c.known[id] = k
 }
 
 // Inspect implements pause.Engine.
@@ -94,16 +111,16 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 	case t.PID == 0: // containerd says this where its shim did not tell: older ones where it is slow
 		return pause.State{}, fmt.Errorf("the shim of container %.12s does not answer: %w", id, enforce.ErrUnavailable)
 	}
-	return pause.State{PID: t.PID, Paused: t.Paused || t.Pausing, Started: process.Began(c.proc, t.PID), Labels: found.Labels}, nil
+	return pause.State{PID: t.PID, Paused: t.Paused || t.Pausing, Started: process.Began(c.proc, t.PID), Labels: found.labels}, nil
 }
 
 // find returns a container and its task. It looks in each namespace for one that it does not know.
-func (c *calls) find(ctx context.Context, id string) (ctrd.Container, ctrd.Task, error) {
+func (c *calls) find(ctx context.Context, id string) (known, ctrd.Task, error) {
 	c.mu.Lock()
-	found, known := c.known[id]
+	found, ok := c.known[id]
 	c.mu.Unlock()
-	if known {
-		t, err := c.client.Task(ctx, found.Namespace, id)
+	if ok {
+		t, err := c.client.Task(ctx, found.namespace, id)
 		if errdefs.IsNotFound(err) {
 			c.forget(id)
 		}
@@ -111,25 +128,24 @@ func (c *calls) find(ctx context.Context, id string) (ctrd.Container, ctrd.Task,
 	}
 	namespaces, err := c.client.Namespaces(ctx)
 	if err != nil {
-		return ctrd.Container{}, ctrd.Task{}, err
+		return known{}, ctrd.Task{}, err
 	}
 	for _, namespace := range namespaces {
-		found, err := c.client.Container(ctx, namespace, id)
+		read, err := c.client.Container(ctx, namespace, id)
 		if errdefs.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return ctrd.Container{}, ctrd.Task{}, err
+			return known{}, ctrd.Task{}, err
 		}
+		found = known{namespace, read.Labels}
 		t, err := c.client.Task(ctx, namespace, id)
 		if err == nil {
-			c.mu.Lock()
-			c.known[id] = found
-			c.mu.Unlock()
+			c.remember(id, found)
 		}
 		return found, t, err
 	}
-	return ctrd.Container{}, ctrd.Task{}, fmt.Errorf("container %.12s is in none of containerd's namespaces: %w", id, enforce.ErrGone)
+	return known{}, ctrd.Task{}, fmt.Errorf("container %.12s is in none of containerd's namespaces: %w", id, enforce.ErrGone)
 }
 
 func (c *calls) forget(id string) {
@@ -148,15 +164,15 @@ func (c *calls) Unpause(ctx context.Context, id string) error {
 
 func (c *calls) call(ctx context.Context, id string, do func(ctx context.Context, namespace, id string) error) error {
 	c.mu.Lock()
-	found, known := c.known[id]
+	found, ok := c.known[id]
 	c.mu.Unlock()
-	if !known {
+	if !ok {
 		var err error
 		if found, _, err = c.find(ctx, id); err != nil {
 			return translate(err)
 		}
 	}
-	return translate(do(ctx, found.Namespace, id))
+	return translate(do(ctx, found.namespace, id))
 }
 
 // What shim and runc say, which have no error codes of their own. The shim knows the state that it

@@ -50,7 +50,7 @@ func New(o Options) (*Enforcer, error) {
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
-	c := &calls{client: o.Client, kernel: freezer.New(o.Proc), known: map[string]cri.Container{}}
+	c := &calls{client: o.Client, kernel: freezer.New(o.Proc), known: map[string]known{}}
 	e, err := pause.New(pause.Options{Engine: c, Journal: o.Journal, Freezer: c})
 	if err != nil {
 		return nil, err
@@ -74,16 +74,34 @@ type calls struct {
 	client *cri.Client
 	kernel freezer.Kernel
 
-	mu sync.Mutex
-	// known are the containers that were described. What is read of them does not change while they
-	// run.
-	known map[string]cri.Container
+	mu    sync.Mutex
+	known map[string]known // the containers that were described, by their ids
+}
+
+// known is what is used of a container. It does not change while the container runs.
+type known struct {
+	pid    int
+	labels map[string]string
+}
+
+// most is how many containers are remembered, more than a node has. One that ended is forgotten only
+// if it is asked about again; so all are forgotten at times. Those that run are described again, and
+// until then their freezer is found by the id alone.
+const most = 1000
+
+func (c *calls) remember(id string, k known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= most {
+		clear(c.known)
+	}
+	c.known[id] = k
 }
 
 // Inspect implements pause.Engine. While the engine is away, it knows those that the kernel has
 // stopped, without their labels: they can be released.
 func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
-	found, err := c.find(ctx, id)
+	found, state, err := c.find(ctx, id)
 	switch {
 	case err == nil:
 	case errors.Is(translate(err), enforce.ErrUnavailable):
@@ -95,22 +113,22 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 		c.forget(id)
 		return pause.State{}, translate(err)
 	}
-	if (found.State != cri.Running && found.State != cri.Unknown) || c.ended(found.PID) {
+	if (state != cri.Running && state != cri.Unknown) || c.ended(found.pid) {
 		c.forget(id)
 		return pause.State{}, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
 	}
-	if found.PID == 0 {
+	if found.pid == 0 {
 		return pause.State{}, fmt.Errorf("the engine does not say which process is the first of container %.12s, so that it cannot be paused", id)
 	}
-	g, err := c.group(id, found.PID)
+	g, err := c.group(id, found.pid)
 	var asked bool // as an engine would take it to be paused: it may be about to stop
 	if err == nil {
 		asked, err = g.Asked()
 	}
 	if err != nil {
-		return pause.State{}, c.explain(id, found.PID, err)
+		return pause.State{}, c.explain(id, found.pid, err)
 	}
-	return pause.State{PID: found.PID, Paused: asked, Started: process.Began(c.kernel.Proc, found.PID), Labels: found.Labels}, nil
+	return pause.State{PID: found.pid, Paused: asked, Started: process.Began(c.kernel.Proc, found.pid), Labels: found.labels}, nil
 }
 
 // ended reports whether a container's first process is gone, and the container with it; false where
@@ -127,21 +145,20 @@ func (c *calls) explain(id string, pid int, err error) error {
 }
 
 // find asks the engine for a container: for all of it the first time, for its state later.
-func (c *calls) find(ctx context.Context, id string) (cri.Container, error) {
+func (c *calls) find(ctx context.Context, id string) (known, cri.State, error) {
 	c.mu.Lock()
-	found, known := c.known[id]
+	found, ok := c.known[id]
 	c.mu.Unlock()
-	var err error
-	if known {
-		found.State, _, err = c.client.StateOf(ctx, id)
-		return found, err
+	if ok {
+		state, _, err := c.client.StateOf(ctx, id)
+		return found, state, err
 	}
-	if found, err = c.client.Describe(ctx, id, nil); err == nil && found.State == cri.Running && found.PID > 0 {
-		c.mu.Lock()
-		c.known[id] = found
-		c.mu.Unlock()
+	read, err := c.client.Describe(ctx, id, nil)
+	found = known{read.PID, read.Labels}
+	if err == nil && read.State == cri.Running && read.PID > 0 {
+		c.remember(id, found)
 	}
-	return found, err
+	return found, read.State, err
 }
 
 func (c *calls) forget(id string) {
@@ -207,7 +224,7 @@ func (c *calls) Unpause(_ context.Context, id string) error { return c.set(id, f
 
 func (c *calls) set(id string, frozen bool) error {
 	c.mu.Lock()
-	pid := c.known[id].PID // 0 while the engine is away: the group is found without
+	pid := c.known[id].pid // 0 while the engine is away, and for one that was forgotten: the group is found without
 	c.mu.Unlock()
 	err := c.Set(id, pid, frozen)
 	if err != nil {
