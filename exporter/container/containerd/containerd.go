@@ -43,7 +43,7 @@ type Engine struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	strange map[string]bool // ids that were logged
+	strange map[string]bool // ids that were logged; at most mostStrange
 }
 
 var _ container.Source = (*Engine)(nil)
@@ -125,6 +125,10 @@ func (e *Engine) task(ctx context.Context, namespace, id string) (ctrd.Task, err
 	return e.client.Task(ctx, namespace, id)
 }
 
+// mostStrange is how many ids are remembered, more than a node has containers. Those that have ended
+// are not told from the others: all are forgotten at times, and one that is there is logged again.
+const mostStrange = 1000
+
 // known reports whether a container is one to watch.
 func (e *Engine) known(c ctrd.Container) bool {
 	if c.Sandbox {
@@ -136,6 +140,9 @@ func (e *Engine) known(c ctrd.Container) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.strange[c.ID] {
+		if len(e.strange) >= mostStrange {
+			clear(e.strange)
+		}
 		e.strange[c.ID] = true
 		e.log.Warn("a container cannot be watched: its id is not 64 hex digits, so that its processes cannot be told from their control group (nerdctl and Kubernetes give such ids, ctr run gives what is typed)",
 			"namespace", c.Namespace, "id", c.ID)

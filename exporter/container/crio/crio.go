@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -62,8 +63,11 @@ type Engine struct {
 
 	mu    sync.Mutex
 	known map[string]*known // those that were described, while they are listed
-	said  map[string]bool   // what was logged once
+	said  map[about]bool    // what was logged once
 }
+
+// about is what a warning is about: of a container, or, without an id, of the engine.
+type about struct{ what, id string }
 
 var _ container.Source = (*Engine)(nil)
 
@@ -90,7 +94,7 @@ func New(o Options) (*Engine, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Engine{client: c, kernel: freezer.Kernel{Proc: o.Proc}, log: o.Log, ticks: o.Ticks, now: o.Now, known: map[string]*known{}, said: map[string]bool{}}, nil
+	return &Engine{client: c, kernel: freezer.Kernel{Proc: o.Proc}, log: o.Log, ticks: o.Ticks, now: o.Now, known: map[string]*known{}, said: map[about]bool{}}, nil
 }
 
 // Close closes the connection.
@@ -160,7 +164,7 @@ func (e *Engine) look(ctx context.Context) (map[string]seen, error) {
 			out[fresh[n].ID] = e.see(fresh[n], k)
 		}
 	}
-	e.forget(out)
+	e.forget(out, items)
 	return out, nil
 }
 
@@ -220,7 +224,7 @@ func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*know
 	case ctx.Err() != nil || errdefs.IsUnavailable(err):
 		return nil, explain(ctx, err)
 	default:
-		e.once("status "+i.ID, "the engine does not describe a container", "id", i.ID, "err", err)
+		e.once(about{"status", i.ID}, "the engine does not describe a container", "id", i.ID, "err", err)
 		k := e.convert(pods.Listed(i))
 		k.Partial = true
 		if now := e.now(); now.Sub(began) >= slow {
@@ -231,7 +235,7 @@ func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*know
 	}
 	k := e.convert(c)
 	if k.PID == 0 && c.State == cri.Running {
-		e.once("pid", "the engine does not say which process is a container's first: whether such containers are paused cannot be seen", "id", i.ID)
+		e.once(about{what: "pid"}, "the engine does not say which process is a container's first: whether such containers are paused cannot be seen", "id", i.ID)
 	}
 	e.keep(k)
 	return k, nil
@@ -251,7 +255,7 @@ func (e *Engine) convert(c cri.Container) *known {
 		if err == nil {
 			k.group = &group
 		} else {
-			e.once("freezer", "the freezer of a container cannot be found: whether such containers are paused cannot be seen", "id", c.ID, "err", err)
+			e.once(about{what: "freezer"}, "the freezer of a container cannot be found: whether such containers are paused cannot be seen", "id", c.ID, "err", err)
 		}
 	}
 	return k
@@ -279,7 +283,7 @@ func (e *Engine) watchable(id string) bool {
 	if oci.LongID(id) {
 		return true
 	}
-	e.once("id "+id, "a container cannot be watched: its id is not 64 hex digits, so that its processes cannot be told from their control group", "id", id)
+	e.once(about{"id", id}, "a container cannot be watched: its id is not 64 hex digits, so that its processes cannot be told from their control group", "id", id)
 	return false
 }
 
@@ -300,23 +304,29 @@ func (e *Engine) keep(k *known) {
 	e.known[k.ID] = k
 }
 
-// forget drops what is not listed any more.
-func (e *Engine) forget(listed map[string]seen) {
+// forget drops what is known of those that were not seen, and what was said of those that are not
+// listed any more.
+func (e *Engine) forget(seen map[string]seen, items []cri.Item) {
+	listed := make(map[string]bool, len(items))
+	for _, i := range items {
+		listed[i.ID] = true
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id := range e.known {
-		if _, there := listed[id]; !there {
+		if _, there := seen[id]; !there {
 			delete(e.known, id)
 		}
 	}
+	maps.DeleteFunc(e.said, func(a about, _ bool) bool { return a.id != "" && !listed[a.id] })
 }
 
 // once logs a warning, the first time that it is about this.
-func (e *Engine) once(about, text string, args ...any) {
+func (e *Engine) once(a about, text string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.said[about] {
-		e.said[about] = true
+	if !e.said[a] {
+		e.said[a] = true
 		e.log.Warn(text, args...)
 	}
 }

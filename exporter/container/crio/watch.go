@@ -51,7 +51,7 @@ func (e *Engine) follow(ctx context.Context, told chan<- struct{}) {
 	for {
 		err := e.client.Follow(ctx, look)
 		if errdefs.IsNotImplemented(err) {
-			e.once("events", "the engine tells of no events (CRI-O does with enable_pod_events): starts and ends of containers are seen within a second")
+			e.once(about{what: "events"}, "the engine tells of no events (CRI-O does with enable_pod_events): starts and ends of containers are seen within a second")
 			return
 		}
 		if ctx.Err() == nil {
