@@ -47,7 +47,7 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 			r.Err = a.o.Enforcer.Pause(ctx, r.Hold)
 		}
 		if r.Err != nil {
-			_, r.OnRecord, _ = a.o.Journal.Get(id)
+			r.OnRecord = a.mayBeOnRecord(id)
 		}
 	case plan.Unpause:
 		r.Err = a.o.Enforcer.Unpause(ctx, id)
@@ -63,6 +63,13 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 	default:
 		r.Status, r.Err = a.o.Enforcer.Status(ctx, id)
 	}
+}
+
+// mayBeOnRecord reports whether a container is on record, or may be: a record that cannot be read
+// counts as one, for it may name a container that is paused.
+func (a *Arbiter) mayBeOnRecord(id string) bool {
+	_, recorded, err := a.o.Journal.Get(id)
+	return recorded || err != nil
 }
 
 // swapOut swaps a container out. It releases our hold first: a frozen process can neither be locked
@@ -92,8 +99,7 @@ func (a *Arbiter) stillTrue(action core.Action) error {
 func (a *Arbiter) finish(r core.Result) {
 	switch {
 	case r.Kind == core.Inspect:
-		_, recorded, err := a.o.Journal.Get(r.ContainerID)
-		r.OnRecord = recorded || err != nil
+		r.OnRecord = a.mayBeOnRecord(r.ContainerID)
 	case swaps(r.Kind):
 		var err error
 		if r.Swapped, err = a.o.Swapper.Swapped(); err != nil {
