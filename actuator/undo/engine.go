@@ -26,13 +26,18 @@ import (
 func EngineFile(stateDir string) string { return filepath.Join(stateDir, "engine") }
 
 // ChangeEngine is RecordEngine for a starting actuator, which holds its lock and has not paused or
-// unpaused anything. If another engine is on record, that one first releases what its actuator left
+// unpaused anything. It logs a record that cannot be read, and replaces it. If another engine is on record, that one first releases what its actuator left
 // paused: the new one would say of each container that it is gone, and the kernel would continue it
 // while its engine still takes it to be paused. A former engine that does not answer keeps no
 // actuator from starting.
 func ChangeEngine(ctx context.Context, stateDir string, c engine.Choice, j *journal.Journal, log *slog.Logger) error {
 	c, _ = c.Resolve(engine.This)
-	if former, ok, err := recordedEngine(stateDir); err == nil && ok {
+	former, ok, err := recordedEngine(stateDir)
+	if err != nil {
+		log.Error("nobody knows which container engine the former actuator used; if that was another one, what it left paused there stays paused: unpause it by that engine, as docker unpause and ctr task resume do",
+			"file", EngineFile(stateDir), "now", c.String(), "err", err)
+	}
+	if ok {
 		former, _ = former.Here(engine.This)
 		if !same(former, c) {
 			releaseBy(ctx, former, j, log)

@@ -230,6 +230,40 @@ func TestChangeOfTheEngine(t *testing.T) {
 	}
 }
 
+// A damaged record of the engine keeps no actuator from starting; whoever runs it learns what may be left.
+func TestChangeEngineReportsADamagedRecord(t *testing.T) {
+	for name, tt := range map[string]struct {
+		record func(path string) error
+		want   bool
+	}{
+		"none":    {func(string) error { return nil }, false},
+		"damaged": {func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }, true},
+		"no name": {func(path string) error { return os.WriteFile(path, []byte("{}"), 0o600) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j, err := journal.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.record(undo.EngineFile(dir)); err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			c := engine.Choice{Kind: engine.Docker, DockerHost: "unix://" + filepath.Join(dir, "none.sock")}
+			if err := undo.ChangeEngine(t.Context(), dir, c, j, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), "docker unpause") && strings.Contains(log.String(), undo.EngineFile(dir)); got != tt.want {
+				t.Errorf("logged: %s", log.String())
+			}
+			if text, err := os.ReadFile(undo.EngineFile(dir)); err != nil || !strings.Contains(string(text), engine.Docker) {
+				t.Errorf("on record then: %s, %v", text, err)
+			}
+		})
+	}
+}
+
 func TestOffWithoutAStateFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	err := undo.Off(t.Context(), undo.Options{StateDir: dir, Logger: slog.New(slog.DiscardHandler)})
