@@ -11,11 +11,14 @@ package crio
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -269,12 +272,15 @@ func name(c cri.Container) string {
 	return task.PodContainer(c.PodNamespace, c.Pod, c.Name)
 }
 
-// paused reports whether the kernel has frozen the container.
+// paused reports whether the kernel has frozen the container; false where that cannot be read.
 func (e *Engine) paused(k *known) bool {
 	if k.group == nil {
 		return false
 	}
 	frozen, err := k.group.Frozen()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) { // those mean that it has ended
+		e.once(about{"paused", k.ID}, "the freezer of a container cannot be read: it counts as running", "container", k.Name, "id", k.ID, "err", err)
+	}
 	return err == nil && frozen
 }
 

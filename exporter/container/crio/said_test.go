@@ -2,12 +2,18 @@ package crio
 
 import (
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/cri/critest"
+	"github.com/laxity/laxity/internal/freezer"
 )
 
 // What was said of a container is forgotten with it: many short ones that are not described must not
@@ -40,5 +46,31 @@ func TestWhatWasSaidIsForgotten(t *testing.T) {
 		if !e.said[about{"status", stays}] || !e.said[about{what: "events"}] || len(e.said) != 2 {
 			t.Errorf("%d are remembered: %v", len(e.said), e.said)
 		}
+	}
+}
+
+// A container whose freezer cannot be read counts as running, which may be wrong: it is said, once of
+// each. One that has ended meanwhile is nothing to say.
+func TestUnreadableFreezerIsSaidOnce(t *testing.T) {
+	var log strings.Builder
+	e := &Engine{log: slog.New(slog.NewTextHandler(&log, nil)), said: map[about]bool{}}
+	k := func(id string) *known {
+		return &known{Container: container.Container{ID: id, Name: id}, group: &freezer.Group{Dir: filepath.Join(t.TempDir(), id), V2: true}}
+	}
+	one, two, ended := k("one"), k("two"), k("ended")
+	for _, unreadable := range []*known{one, two} { // a folder is no file
+		if err := os.MkdirAll(filepath.Join(unreadable.group.Dir, "cgroup.events"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		for _, k := range []*known{one, two, ended} {
+			if e.paused(k) {
+				t.Errorf("%s is paused", k.ID)
+			}
+		}
+	}
+	if text := log.String(); strings.Count(text, "cannot be read") != 2 || strings.Count(text, "id=one") != 1 || strings.Count(text, "id=two") != 1 {
+		t.Errorf("logged: %s", text)
 	}
 }
