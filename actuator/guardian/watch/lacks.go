@@ -3,6 +3,7 @@ package watch
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,11 +36,17 @@ func KeepLacks(stateDir string, lacks []sandbox.Lack) error {
 	return replace.File(lacksFile(stateDir), append(text, '\n'), 0o600)
 }
 
-// ReadLacks returns what a guardian wrote; nothing if the file cannot be read.
-func ReadLacks(stateDir string) (all []sandbox.Lack) {
+// ReadLacks returns what a guardian wrote; nothing if it wrote no file, as one that lacks nothing.
+func ReadLacks(stateDir string) (all []sandbox.Lack, err error) {
 	text, err := os.ReadFile(lacksFile(stateDir))
-	if err != nil || json.Unmarshal(text, &all) != nil {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return all
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what the guardian lacks from %s: %w", lacksFile(stateDir), err)
+	}
+	return all, nil
 }

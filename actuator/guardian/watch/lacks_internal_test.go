@@ -4,9 +4,11 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
@@ -19,8 +21,8 @@ func TestGuardianSaysWhatItLacks(t *testing.T) {
 		if err := KeepLacks(dir, lacks); err != nil {
 			t.Fatal(err)
 		}
-		if got := ReadLacks(dir); !slices.Equal(got, lacks) {
-			t.Errorf("%v, want %v", got, lacks)
+		if got, err := ReadLacks(dir); err != nil || !slices.Equal(got, lacks) {
+			t.Errorf("%v, want %v (%v)", got, lacks, err)
 		}
 		w.Check(time.Now().Add(time.Hour))
 		if len(w.Lacks()) != 0 {
@@ -31,4 +33,37 @@ func TestGuardianSaysWhatItLacks(t *testing.T) {
 	if _, err := os.Stat(lacksFile(dir)); err == nil {
 		t.Error("a file is left that says nothing")
 	}
+}
+
+// A file that is damaged does not say that the guardian lacks nothing: it is logged, once.
+func TestDamagedLacksAreNotNothing(t *testing.T) {
+	dir := t.TempDir()
+	guardian, err := journal.LockWithin(t.Context(), journal.GuardianLock(dir), 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guardian.Unlock()
+	var log strings.Builder
+	w := New(Options{StateDir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	check := func(text string, logged int) {
+		t.Helper()
+		if err := os.WriteFile(lacksFile(dir), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.next = time.Time{}
+		w.Check(time.Now())
+		if n := strings.Count(log.String(), "level=ERROR"); n != logged {
+			t.Errorf("after %q: logged %d times, want %d: %s", text, n, logged, log.String())
+		}
+	}
+	if _, err := ReadLacks(dir); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+	check("{", 1)
+	if got, err := ReadLacks(dir); err == nil || !strings.Contains(err.Error(), lacksFile(dir)) {
+		t.Errorf("%v, %v", got, err)
+	}
+	check("{", 1)
+	check("[]", 1)
+	check("{", 2)
 }

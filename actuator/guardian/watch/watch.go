@@ -49,6 +49,7 @@ type Watch struct {
 	gone     time.Time      // when Check first found no guardian; zero while one watches
 	next     time.Time      // of the next check
 	lacks    []sandbox.Lack // the guardian's
+	unread   string         // why they could not be read at the last check, so that it is logged once
 	spawned  time.Time
 	starting atomic.Bool
 }
@@ -175,7 +176,7 @@ func (w *Watch) Check(now time.Time) {
 	w.up.Store(up)
 	w.lacks = nil
 	if up {
-		w.lacks = ReadLacks(w.o.StateDir)
+		w.readLacks()
 	}
 	switch {
 	case up && !was:
@@ -198,5 +199,19 @@ func (w *Watch) Check(now time.Time) {
 		if err := w.spawn(); err != nil {
 			w.log.Error("cannot start a guardian", "err", err)
 		}
+	}
+}
+
+// readLacks reads what the guardian lacks, and logs once why that cannot be read.
+func (w *Watch) readLacks() {
+	var err error
+	w.lacks, err = ReadLacks(w.o.StateDir)
+	if err == nil {
+		w.unread = ""
+		return
+	}
+	if w.unread != err.Error() {
+		w.unread = err.Error()
+		w.log.Error("nobody knows what the guardian's sandbox keeps from it; its log says so, and it writes the file anew when it is restarted", "log", w.logPath(), "err", err)
 	}
 }
