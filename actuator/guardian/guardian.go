@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/record"
 )
 
 // Options of a guardian. StateDir, Journal, Enforcer and Logger are required.
@@ -96,7 +97,7 @@ type Guardian struct {
 	answered bool
 
 	mu         sync.Mutex // of what follows
-	lastLogged map[string]logged
+	lastLogged map[matter]logged
 	// runs are the containers that run though their records cannot be removed, each with the Since of
 	// the hold that was released: a later hold of the container is another one.
 	runs map[string]time.Time
@@ -106,6 +107,9 @@ type Guardian struct {
 	// releasing are the containers that are being released; a channel is closed at the end.
 	releasing map[string]chan struct{}
 }
+
+// matter is what an error is about: something that failed, and of which container, if of one.
+type matter struct{ what, container string }
 
 // logged is the last error that was logged about a matter, and when.
 type logged struct {
@@ -117,19 +121,28 @@ type logged struct {
 const logAgain = time.Minute
 
 // trouble logs an error, once a minute while it lasts; nil ends it.
-func (g *Guardian) trouble(matter string, err error, args ...any) {
+func (g *Guardian) trouble(what string, err error, args ...any) {
+	g.log(matter{what: what}, err, args...)
+}
+
+// troubleOf is trouble about one container: the success of one does not end the trouble of another.
+func (g *Guardian) troubleOf(h record.Hold, what string, err error) {
+	g.log(matter{what, h.ContainerID}, err, "container", h.Container)
+}
+
+func (g *Guardian) log(m matter, err error, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
-		delete(g.lastLogged, matter)
+		delete(g.lastLogged, m)
 		return
 	}
-	now, last := g.o.Now(), g.lastLogged[matter]
+	now, last := g.o.Now(), g.lastLogged[m]
 	if last.what == err.Error() && now.Sub(last.at) < logAgain {
 		return
 	}
-	g.lastLogged[matter] = logged{err.Error(), now}
-	g.o.Logger.Error(matter, append(args, "err", err)...)
+	g.lastLogged[m] = logged{err.Error(), now}
+	g.o.Logger.Error(m.what, append(args, "err", err)...)
 }
 
 // lease is when a hold's lease ends: recorded by the wall clock, ends by our monotonic clock.
@@ -166,7 +179,7 @@ func New(o Options) (*Guardian, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]time.Time{},
+	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[matter]logged{}, runs: map[string]time.Time{},
 		releasing: map[string]chan struct{}{}}, nil
 }
 

@@ -681,6 +681,57 @@ func TestSaysThatContainersAreLeft(t *testing.T) {
 	}
 }
 
+// Of two containers that cannot be released each is told once a minute, and the success of a third ends neither.
+func TestTroubleIsToldOfEachContainer(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.hold(time.Now().Add(time.Hour), "a", "b", "c")
+	tries := make(chan string)
+	p.engine.FailWith(func(_, id string) error {
+		if id == "c" {
+			return nil
+		}
+		select {
+		case tries <- id:
+		case <-t.Context().Done():
+		}
+		return errors.New("the engine says no to " + id)
+	})
+	var told sync.Map // how often, by container
+	var now atomic.Int64
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Poll: time.Millisecond,
+		Now: func() time.Time { return time.Unix(0, now.Load()) },
+		Logger: slog.New(slog.NewTextHandler(writer(func(b []byte) {
+			for _, id := range []string{"a", "b"} {
+				if strings.Contains(string(b), "no to "+id) {
+					n, _ := told.LoadOrStore(id, new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+				}
+			}
+		}), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Unlock()
+	p.run(g)
+	tried := map[string]int{}
+	for tried["a"] < 5 || tried["b"] < 5 { // those before the last one have been told of
+		select {
+		case id := <-tries:
+			tried[id]++
+		case <-time.After(2 * time.Millisecond): // until it is time for the next try, within the minute
+			if now.Add(int64(10*time.Millisecond)) >= int64(time.Minute) {
+				t.Fatalf("tried %v", tried)
+			}
+		}
+	}
+	for _, id := range []string{"a", "b"} {
+		if n, ok := told.Load(id); !ok || n.(*atomic.Int64).Load() != 1 {
+			t.Errorf("%s is not told of once", id)
+		}
+	}
+}
+
 func TestTroubleIsToldOnceAMinute(t *testing.T) {
 	p := newPost(t)
 	p.actuator()

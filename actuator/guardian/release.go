@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"time"
 
@@ -165,19 +166,20 @@ func (g *Guardian) release(ctx context.Context, h record.Hold, why string) error
 	started := g.o.Now()
 	if g.isRunning(h) { // if it is paused now, we did not do that
 		err := g.o.Journal.Remove(h.ContainerID)
-		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
+		g.troubleOf(h, "cannot take a container off the record; it runs", err)
 		return err
 	}
 	err := g.o.Enforcer.Unpause(ctx, h.ContainerID)
 	if errors.Is(err, journal.ErrNotWritable) {
 		g.setRunning(h)
-		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
+		g.troubleOf(h, "cannot take a container off the record; it runs", err)
 		return err
 	}
 	if errors.Is(err, enforce.ErrForeign) {
 		err = nil
 	}
-	if g.trouble("cannot release container "+h.Container+"; will try again", err); err != nil {
+	g.troubleOf(h, "cannot release a container; will try again", err)
+	if err != nil {
 		return err
 	}
 	g.o.Logger.Warn("released a container", "container", h.Container, "why", why,
@@ -284,16 +286,19 @@ func (g *Guardian) isRunning(h record.Hold) bool {
 	return ok && since.Equal(h.Since)
 }
 
-// running counts those of the holds on record that were released already, and forgets all others.
+// running counts those of the holds on record that were released already, and forgets all others,
+// and the trouble with containers that are not on record.
 func (g *Guardian) running(holds []record.Hold) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	runs := map[string]time.Time{}
+	runs, recorded := map[string]time.Time{}, map[string]bool{}
 	for _, h := range holds {
+		recorded[h.ContainerID] = true
 		if since, ok := g.runs[h.ContainerID]; ok && since.Equal(h.Since) {
 			runs[h.ContainerID] = since
 		}
 	}
 	g.runs = runs
+	maps.DeleteFunc(g.lastLogged, func(m matter, _ logged) bool { return m.container != "" && !recorded[m.container] })
 	return len(runs)
 }
