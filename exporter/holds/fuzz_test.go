@@ -27,7 +27,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		var reported map[int]time.Duration
 		warned := 0
-		w := follower{off: map[string]process{}, report: func(off map[int]time.Duration, _ time.Time) { reported = off }, warn: func(error) { warned++ }}
+		w := follower{off: map[string]process{}, bad: map[string]bool{}, report: func(off map[int]time.Duration, _ time.Time) { reported = off }, warn: func(error) { warned++ }}
 		for range 2 { // an event, and another one
 			w.inspect(path)
 			w.inspect(other)

@@ -59,9 +59,9 @@ type process struct {
 // Follow calls report with the processes that are off the GPU, at once and after each change,
 // until ctx ends. off has the start of each, since boot, by PID; at is when that was seen. It
 // calls report from one goroutine, and once for changes that come together. It calls warn
-// once for each series of failures. A process whose record cannot be read counts as on.
+// once for each series of failures, and once for each record that cannot be read, until it can or is gone. A process whose record cannot be read counts as on.
 func (d Dir) Follow(ctx context.Context, report func(off map[int]time.Duration, at time.Time), warn func(error)) {
-	f := follower{dir: string(d), report: report, warn: warn}
+	f := follower{dir: string(d), report: report, warn: warn, bad: map[string]bool{}}
 	for ctx.Err() == nil {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {
@@ -90,8 +90,9 @@ type follower struct {
 	folders  map[int32]string   // by watch descriptor
 	off      map[string]process // by the record's path
 	reported map[int]time.Duration
-	first    bool // report was called
-	failing  bool
+	first    bool            // report was called
+	failing  bool            // the last try to follow failed
+	bad      map[string]bool // the paths of the records that cannot be read, each of which was warned about
 }
 
 // errGone: the root folder was removed.
@@ -139,6 +140,7 @@ func (f *follower) take(e event) error {
 	case e.gone && known:
 		delete(f.folders, e.watch)
 		maps.DeleteFunc(f.off, func(path string, _ process) bool { return filepath.Dir(path) == folder })
+		maps.DeleteFunc(f.bad, func(path string, _ bool) bool { return filepath.Dir(path) == folder })
 		return nil
 	case e.gone && e.watch == f.watch.root:
 		return errGone
@@ -153,6 +155,7 @@ func (f *follower) take(e event) error {
 // scan reads all records anew.
 func (f *follower) scan() error {
 	f.off, f.failing = map[string]process{}, false
+	there := map[string]bool{}
 	folders, err := os.ReadDir(f.dir)
 	if err != nil {
 		return fmt.Errorf("read the records of held processes: %w", err)
@@ -176,10 +179,13 @@ func (f *follower) scan() error {
 		}
 		for _, r := range records {
 			if strings.HasSuffix(r.Name(), suffix) {
-				f.inspect(filepath.Join(folder, r.Name()))
+				path := filepath.Join(folder, r.Name())
+				there[path] = true
+				f.inspect(path)
 			}
 		}
 	}
+	maps.DeleteFunc(f.bad, func(path string, _ bool) bool { return !there[path] })
 	return nil
 }
 
@@ -188,6 +194,7 @@ func (f *follower) inspect(path string) {
 	delete(f.off, path)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		delete(f.bad, path)
 		return
 	}
 	var r record
@@ -195,12 +202,16 @@ func (f *follower) inspect(path string) {
 		err = json.Unmarshal(text, &r)
 	}
 	if err == nil && (r.PID <= 0 || r.Start > math.MaxInt64/uint64(tick)) {
-		err = fmt.Errorf("%s names no process", path)
+		err = errors.New("it names no process")
 	}
 	if err != nil {
-		f.failed(fmt.Errorf("a record of a held process: %w", err))
+		if !f.bad[path] {
+			f.bad[path] = true
+			f.warn(fmt.Errorf("a record of a held process, %s: %w", path, err))
+		}
 		return
 	}
+	delete(f.bad, path)
 	for _, g := range r.Groups {
 		if g.Off {
 			f.off[path] = process{r.PID, time.Duration(r.Start) * tick} //nolint:gosec // see above
@@ -222,7 +233,7 @@ func (f *follower) settle(at time.Time) {
 	f.report(off, at)
 }
 
-// failed warns once until everything works again.
+// failed warns once until following works again.
 func (f *follower) failed(err error) {
 	if err != nil && !f.failing {
 		f.warn(err)

@@ -123,18 +123,38 @@ func TestFolderThatComesLater(t *testing.T) {
 	b.expect(7, 100)
 }
 
+// Each record that cannot be read is warned about once, also after another one was mended or removed.
 func TestUnreadableRecordIsToldOnce(t *testing.T) {
 	b := board{t: t, dir: t.TempDir()}
 	b.make("one")
 	b.put("one", "{", 3, 1)
-	b.put("one", "{", 4, 1)
 	b = follow(t, b.dir)
-	if err := <-b.errs; !strings.Contains(err.Error(), "record") {
-		t.Error(err)
+	warned := func(name string) {
+		t.Helper()
+		select {
+		case err := <-b.errs:
+			if !strings.Contains(err.Error(), "record") || !strings.Contains(err.Error(), name) {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("nobody is told of %s", name)
+		}
 	}
-	b.put("one", "{", 5, 1)
-	b.put("one", off, 7, 100)
+	warned("3-1.json")
+	b.put("one", "{", 3, 1)   // still bad
+	b.put("one", off, 7, 100) // expect fails at a warning
 	b.expect(7, 100)
+	b.make("two") // a scan
+	b.put("two", off, 8, 100)
+	b.expect(7, 100, 8, 100)
+	b.remove("one/3-1.json")
+	b.put("one", "{", 4, 1)
+	warned("4-1.json")
+	b.put("one", off, 4, 1)
+	b.expect(4, 1, 7, 100, 8, 100)
+	b.put("one", "{", 4, 1)
+	warned("4-1.json")
+	b.expect(7, 100, 8, 100)
 }
 
 // What a turn costs the exporter: a record that is replaced, seen and reported.
