@@ -234,10 +234,16 @@ func TestLetsGoWhenTheActuatorIsGone(t *testing.T) {
 	p.hold(time.Now().Add(time.Hour), "a", "b", "c")
 	p.engine.Run("persons")
 	p.engine.SetPaused("persons", true)
-	done := p.watch(true)
-	p.await("it watches", func() bool { return journal.Taken(journal.GuardianLock(p.dir)) })
+	swept := make(chan struct{})
+	done := p.watches(guardian.Options{Once: true, Poll: 5 * time.Millisecond, Grace: 50 * time.Millisecond, Sweep: func() ([]int, error) {
+		select {
+		case swept <- struct{}{}:
+		default:
+		}
+		return nil, nil
+	}})
 	for range 5 { // it does nothing while the actuator lives
-		time.Sleep(10 * time.Millisecond)
+		arrives(p, "it sweeps, as it does at every poll", swept)
 		if calls := p.engine.Calls(); len(calls) != 3 {
 			t.Fatalf("calls %v", calls)
 		}
