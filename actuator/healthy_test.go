@@ -19,15 +19,15 @@ func TestHangingIsNotHealthy(t *testing.T) {
 	if code, text := b.get("/-/healthy"); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	b.guard.mu.Lock() // Cover hangs
+	b.guard.mu.Lock() // each of the loop's calls hangs
+	before := b.guard.begun.Load()
 	release := sync.OnceFunc(b.guard.mu.Unlock)
 	t.Cleanup(release)
-	b.await("it tells", func() bool {
-		now.advance(11 * time.Second)
-		time.Sleep(10 * time.Millisecond) // some ticks
-		code, _ := b.get("/-/healthy")
-		return code == 503
-	})
+	b.await("it hangs", func() bool { return b.guard.begun.Load() > before }) // and so makes no other step
+	now.advance(11 * time.Second)
+	if code, text := b.get("/-/healthy"); code != 503 {
+		t.Errorf("while it hangs: %d %s", code, text)
+	}
 	release()
 	b.await("it decides again", func() bool { code, _ := b.get("/-/healthy"); return code == 200 })
 }

@@ -31,6 +31,7 @@ type fakeGuard struct {
 	decider memory.Decider
 
 	reconsiders atomic.Int64
+	begun       atomic.Int64 // calls of Failures and Cover that have begun
 
 	mu      sync.Mutex
 	waiting []*allocation
@@ -76,6 +77,7 @@ func (g *fakeGuard) Waits() map[string]string { return g.waits }
 func (g *fakeGuard) SetMaxWait(d time.Duration) { g.maxWait = d }
 
 func (g *fakeGuard) Failures() map[string]string {
+	g.begun.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.open)
@@ -99,6 +101,7 @@ func (g *fakeGuard) Close() error {
 }
 
 func (g *fakeGuard) Cover(targets []memory.Target) {
+	g.begun.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.covered = targets
