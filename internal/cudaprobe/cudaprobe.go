@@ -72,6 +72,7 @@ type Probe struct {
 	files    map[cudafile.ID]*attached
 	tracked  map[int]*tracked         // by PID
 	launches *cudabpf.LaunchesObjects // loaded by the first Track
+	looks    uint64                   // Stats.Looks
 	closed   bool
 	detaches sync.WaitGroup // detachments, and attachments of Add and Track under way
 	inFlight atomic.Int64   // detachments that have not ended
@@ -271,6 +272,7 @@ type Stats struct {
 	Exits     bool   // whether Exiting is reported
 	Detaching int    // probes that are being detached
 	Lost      uint64 // events without room since the start
+	Looks     uint64 // how often processes whose launches are not watched were inspected since the start
 }
 
 // Stats returns the present state.
@@ -279,7 +281,7 @@ func (p *Probe) Stats() Stats {
 	defer p.mu.Unlock()
 	s := Stats{
 		Files: len(p.files), Tracked: len(p.tracked), Exits: p.exits.link != nil,
-		Detaching: int(p.inFlight.Load()), Lost: p.Lost(),
+		Detaching: int(p.inFlight.Load()), Lost: p.Lost(), Looks: p.looks,
 	}
 	for _, t := range p.tracked {
 		if t.unwatched != nil && t.unwatched.armed == 0 {

@@ -112,6 +112,7 @@ func (p *Probe) lookIfDue() {
 		case ended(t.pidfd):
 			t.unwatched = nil
 		case u.due <= monotonic():
+			p.looks++
 			p.look(pid, t)
 		default:
 			p.remind(u.due)

@@ -275,7 +275,7 @@ func TestUnwatchedAndGone(t *testing.T) {
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * quiet)
+	await(t, "its end is noticed", func() bool { return h.Stats().Unwatched == 0 })
 	gone()
 	await(t, "all files are closed after its end", func() bool { return openFiles(t) == before })
 }
@@ -283,7 +283,8 @@ func TestUnwatchedAndGone(t *testing.T) {
 func TestCloseWhileUnwatched(t *testing.T) {
 	h, p := unwatched(t, cudaprobe.Options{Quiet: 50 * time.Millisecond})
 	p.Hold("cuCtxSynchronize") // so that looks go on
-	time.Sleep(100 * time.Millisecond)
+	before := h.Stats().Looks
+	await(t, "it is looked at twice", func() bool { return h.Stats().Looks >= before+2 })
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
