@@ -184,10 +184,15 @@ func latePause(t *testing.T, s Subject) {
 		if err := s.Journal.Put(h); err != nil {
 			t.Fatal(err)
 		}
+		before := s.waits(t)
 		began := time.Now()
 		done := make(chan error, 1)
 		go func() { done <- s.Enforcer.Unpause(ctxOf(t), id) }()
-		time.Sleep(50 * time.Millisecond) // it has looked once
+		for limit := began.Add(30 * time.Second); s.waits(t) == before; time.Sleep(time.Millisecond) { // until it saw the container run
+			if time.Now().After(limit) {
+				t.Fatal("the release never found the container running")
+			}
+		}
 		s.SetPaused(t, id, true)
 		took := time.Since(began)
 		check(t, <-done, nil)
@@ -200,6 +205,16 @@ func latePause(t *testing.T, s Subject) {
 		s.awaitRuns(t, id)
 	}
 	t.Fatalf("in %d tries the engine never paused it within %v", tries, inTime)
+}
+
+// waits is how often releases have waited for a late pause so far.
+func (s Subject) waits(t *testing.T) uint64 {
+	t.Helper()
+	e, ok := s.Enforcer.(interface{ Waits() uint64 })
+	if !ok {
+		t.Fatal("the enforcer does not tell when it waits for a late pause (pause.Enforcer does)")
+	}
+	return e.Waits()
 }
 
 func many(t *testing.T, s Subject) {

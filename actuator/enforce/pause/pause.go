@@ -83,6 +83,7 @@ type Options struct {
 type Enforcer struct {
 	o     Options
 	calls atomic.Uint64
+	waits atomic.Uint64
 }
 
 var _ enforce.Enforcer = (*Enforcer)(nil)
@@ -319,6 +320,7 @@ func (e *Enforcer) stopped(ctx context.Context, id string, lost int) (pid int, e
 		if looked.Sub(first) >= e.o.Late {
 			return 0, nil
 		}
+		e.waits.Add(1)
 		if err := enforce.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return 0, err
 		}
@@ -407,6 +409,10 @@ func (e *Enforcer) retry(ctx context.Context, try func() (done bool, err error))
 
 // Calls implements enforce.Enforcer.
 func (e *Enforcer) Calls() uint64 { return e.calls.Load() }
+
+// Waits returns how often a release found its container running so far, and waited in case a pause
+// that was asked for is late.
+func (e *Enforcer) Waits() uint64 { return e.waits.Load() }
 
 func (e *Enforcer) call(ctx context.Context, id string, f func(context.Context, string) error) error {
 	e.calls.Add(1)
