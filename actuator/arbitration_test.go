@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
@@ -24,6 +25,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
+	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/state"
@@ -286,8 +288,12 @@ func (named) Info(context.Context) (system.Info, error) { return system.Info{ID:
 func TestOfTwoOnOneEngineOneActs(t *testing.T) {
 	locks := t.TempDir()
 	first := newBench(t, nil)
+	var guard *fakeGuard // of the actuator that began last
 	on := func(o *actuator.Options) {
 		o.LockDir, o.Config.Arbitrate = locks, config.Always
+		g := &fakeGuard{}
+		guard = g
+		o.Mechanisms.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { g.decider = d; return g, nil }
 		o.Mechanisms.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
 			return docker.New(docker.Options{Engine: named{first.engine}, Journal: j, Freezer: first.engine})
 		}
@@ -297,7 +303,9 @@ func TestOfTwoOnOneEngineOneActs(t *testing.T) {
 	}
 	first.restart(on)
 	first.run("a", "b")
+	first.source.set(func() { first.source.containers[0].Spec.GPUMemory = 10 })
 	first.awaitPaused("b", "a", "b")
+	first.await("the first one guards", func() bool { return guard.covers("a") })
 	second := &bench{T: t, source: first.source, engine: first.engine, dir: t.TempDir()}
 	second.restart(on)
 	second.await("it stands by", func() bool { return strings.Contains(second.State().Standby, "another actuator") })
@@ -305,10 +313,16 @@ func TestOfTwoOnOneEngineOneActs(t *testing.T) {
 		code, body := second.get("/-/ready")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "stands by")
 	})
+	second.seen()
+	second.await("its guard is told", guard.told)
+	if guard.covers("a") {
+		t.Error("two guards decide about one container")
+	}
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
 	second.await("it acts", func() bool { return second.State().Standby == "" && len(second.State().Holds) == 1 })
+	second.await("it guards", func() bool { return guard.covers("a") })
 }
 
 func TestAllowList(t *testing.T) {

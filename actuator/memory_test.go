@@ -113,6 +113,13 @@ func (g *fakeGuard) covers(id string) bool {
 	return slices.ContainsFunc(g.covered, func(t memory.Target) bool { return t.ID == id })
 }
 
+// told reports whether Cover was called.
+func (g *fakeGuard) told() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.covered != nil
+}
+
 func (g *fakeGuard) ask(more *allocation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -196,11 +196,12 @@ func (k *Core) letMemoryBe() {
 
 // memoryAsked says why a container's allocations of GPU memory are guarded, so that they may wait
 // or be denied. Empty: they are not, and the container is not swapped out for others either. Its
-// labels and --memory-share decide.
+// labels and --memory-share decide. One actuator alone guards: a second one would continue whom the
+// first one lets wait.
 func (k *Core) memoryAsked(c task.Container) string {
 	share := k.config.MemoryShare
 	switch {
-	case k.memory.guard == nil || !k.managed(c) || c.Spec.NeverPause:
+	case k.memory.guard == nil || !k.leadership.leads || !k.managed(c) || c.Spec.NeverPause:
 		return ""
 	case c.Spec.GPUMemory > 0:
 		return "it has a limit (" + task.LabelGPUMemory + ")"
