@@ -374,6 +374,49 @@ func TestNeverIsNeverRefused(t *testing.T) {
 	b.await("it is let alone", func() bool { return !b.guard.covers("never") })
 }
 
+// Who must not be held does not wait for memory: a gang where holds are pauses, and who was released. Its own limit
+// holds: others on the card count on it.
+func TestWhoMustNotBeHeldIsDeniedOverItsLimitAlone(t *testing.T) {
+	for name, exempt := range map[string]func(b *memoryBench){
+		"a gang, and holds are pauses": func(b *memoryBench) {
+			b.source.set(func() { b.source.containers[1].Spec.Gang = "job" })
+			b.await("it is left as it is", func() bool { return b.container("b").LeftAsItIs == state.ByGang })
+		},
+		"a person released it": func(b *memoryBench) {
+			for _, ask := range []func(context.Context, string, string) error{b.Pause, b.Release} {
+				if err := ask(b.Context(), "ann", "name-b"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newMemoryBench(t, false, nil)
+			b.begin("a", 900)
+			b.want(b.allocate("a", 900), memory.Grant)
+			b.begin("b", 400)
+			exempt(b)
+			b.want(b.allocate("b", 200), memory.Grant)
+			b.await("the device shows it", func() bool { return b.held("b") == 200 })
+			b.want(b.allocate("b", 201), memory.Deny)
+			d := b.decided("a denial", func(d decision.Decision) bool { return d.Result == decision.Denied })
+			if d.ContainerID != "b" || d.Cause != string(allocator.Limit) {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
+// With the breaker open nothing is refused, and nobody waits.
+func TestBreakerGrants(t *testing.T) {
+	b := newMemoryBench(t, false, func(o *actuator.Options) { o.Config.BreakerActions = 2 })
+	b.begin("a", 400)
+	b.run("c", "d", "e", "f")
+	b.send(contention(webhook.Firing))
+	b.await("it is open", func() bool { return b.State().Breaker != "" })
+	b.want(b.allocate("a", 500), memory.Grant)
+}
+
 // Without facts nothing is refused, and nobody waits.
 func TestBlindnessGrants(t *testing.T) {
 	b := newMemoryBench(t, false, nil)

@@ -73,10 +73,12 @@ type Container struct {
 	// Held is what it holds on each GPU, by UUID, bytes: contexts included, and grants that the usage
 	// does not show yet.
 	Held map[string]uint64
-	// Never: its requests are never denied. Peak is the most that it is known to use, by UUID, bytes;
-	// without a limit it counts for that.
-	Never bool
-	Peak  map[string]uint64
+	// Never: its requests never wait. They are denied for its own limit alone, and only if Bounded.
+	// Because says why, for people. Peak is the most that it is known to use, by UUID, bytes; without
+	// a limit it counts for that.
+	Never, Bounded bool
+	Because        string
+	Peak           map[string]uint64
 	// Stays: its end is uncertain (a person paused it).
 	Stays bool
 	// Barred says why it may not begin to hold memory now, for MaxWait at most, half of it where cards are
@@ -128,7 +130,7 @@ type Why string
 // The reasons.
 const (
 	Free     Why = "free"     // there is room, and an order in which all end
-	Never    Why = "never"    // laxity.pause=never
+	Never    Why = "never"    // it never waits: laxity.pause=never, or it must not be held now
 	Limit    Why = "limit"    // over its own limit
 	Shared   Why = "share"    // over its share of the card
 	Room     Why = "room"     // the card is full

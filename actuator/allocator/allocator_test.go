@@ -29,7 +29,13 @@ func ask(id uint64, who string, bytes uint64, since time.Time) allocator.Request
 func TestDecide(t *testing.T) {
 	swappable := func(c allocator.Container) allocator.Container { c.Swappable = true; return c }
 	never := box("never", 0, 10*gib, gib)
-	never.Never = true
+	never.Never, never.Because = true, "it is labelled laxity.pause=never"
+	released := box("released", 0, 10*gib, gib)
+	released.Never, released.Bounded, released.Because = true, true, "ann released it"
+	elsewhere := released
+	elsewhere.Limit = map[string]uint64{gpuName(1): 10 * gib}
+	unlimited := box("unlimited", 0, 0, gib)
+	unlimited.Never, unlimited.Bounded, unlimited.Because = true, true, "ann released it"
 	person := box("person", 1, 0, 80*gib)
 	person.Stays = true
 	barred := box("late", 2, 10*gib, 0)
@@ -60,6 +66,14 @@ func TestDecide(t *testing.T) {
 			Requests:   []allocator.Request{ask(1, "b", 40, epoch)}}, allocator.Deny, allocator.TooLong, "1m0s", ""},
 		{"never refused", allocator.State{GPUs: card(10 * gib), Containers: []allocator.Container{never},
 			Requests: []allocator.Request{ask(1, "never", 50*gib, epoch)}}, allocator.Grant, allocator.Never, "laxity.pause=never", ""},
+		{"released, it never waits", allocator.State{GPUs: card(10 * gib), Containers: []allocator.Container{released, box("a", 1, 0, 9*gib)},
+			Requests: []allocator.Request{ask(1, "released", 9*gib, epoch)}}, allocator.Grant, allocator.Never, "ann released it", ""},
+		{"released, it is over its limit", allocator.State{GPUs: card(100 * gib), Containers: []allocator.Container{released},
+			Requests: []allocator.Request{ask(1, "released", 9*gib+1, epoch)}}, allocator.Deny, allocator.Limit, "its limit is 10.0 GiB", ""},
+		{"released, it is over its limit on a GPU that nobody knew it sees", allocator.State{GPUs: card(100 * gib), Containers: []allocator.Container{elsewhere},
+			Requests: []allocator.Request{ask(1, "released", 9*gib+1, epoch)}}, allocator.Deny, allocator.Limit, "its limit is 10.0 GiB", ""},
+		{"released, without a limit", allocator.State{GPUs: card(10 * gib), Containers: []allocator.Container{unlimited},
+			Requests: []allocator.Request{ask(1, "unlimited", 50*gib, epoch)}}, allocator.Grant, allocator.Never, "ann released it", ""},
 		{"what is never refused counts for its most", allocator.State{GPUs: card(20 * gib), Containers: []allocator.Container{never, box("a", 1, 0, 0)},
 			Requests: []allocator.Request{ask(1, "a", 11*gib, epoch)}}, allocator.Deny, allocator.TooLarge, "10.0 GiB", ""},
 		{"nobody counts on what a person paused", allocator.State{GPUs: card(100 * gib), Containers: []allocator.Container{person, box("a", 0, 0, gib)},

@@ -78,16 +78,13 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 	}
 	after := add(c.Held[r.GPU], r.Bytes)
 	most := b.capacity(r.GPU)
-	limit, limited := c.Limit[r.GPU]
-	if !c.Never && c.Limit != nil && !limited {
-		limit, limited = largest(c.Limit), true // we did not know that it sees this GPU
-	}
+	limit, limited := c.ownLimit(r.GPU)
 	switch {
-	case c.Never:
-		b.take(c, r)
-		return say(Grant, Never, "it is never refused memory (laxity.pause=never)")
 	case limited && after > limit:
 		return say(Deny, Limit, "it would hold %s, and its limit is %s", size(after), size(limit))
+	case c.Never:
+		b.take(c, r)
+		return say(Grant, Never, "it never waits for memory: %s", c.Because)
 	case after > most:
 		return say(Deny, TooLarge, "it would hold %s, and no more than %s can be had on %s", size(after), size(most), r.GPU)
 	}
@@ -100,6 +97,17 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 		b.sure = b.finishers(false)
 	}
 	return a
+}
+
+// ownLimit is the most that a container may be granted on a GPU by its own limit.
+func (c *Container) ownLimit(gpu string) (limit uint64, limited bool) {
+	if c.Never && !c.Bounded {
+		return 0, false
+	}
+	if limit, limited = c.Limit[gpu]; !limited && c.Limit != nil {
+		return largest(c.Limit), true // we did not know that it sees this GPU
+	}
+	return limit, limited
 }
 
 // barred reports whether a container may not begin yet. Once its request has waited for too long it begins, if

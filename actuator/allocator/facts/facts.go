@@ -28,11 +28,10 @@ type Container struct {
 	// Held is what the snapshot says, Peak the most that its like held, by UUID.
 	Held, Peak map[string]uint64
 	// See allocator.Container.
-	Never, Stays bool
-	Barred       string
-	Rank         int
-	Swappable    bool
-	Swapped      bool
+	Never, Bounded, Stays bool
+	Because, Barred       string
+	Rank                  int
+	Swappable, Swapped    bool
 }
 
 // Facts are what is decided on.

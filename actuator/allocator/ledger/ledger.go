@@ -363,7 +363,7 @@ func (l *Ledger) state(now time.Time) allocator.State {
 	}
 	for _, c := range l.facts.Containers {
 		a := allocator.Container{
-			ID: c.ID, Name: c.Name, Gang: c.Gang, Never: c.Never, Peak: c.Peak, Stays: c.Stays, Barred: c.Barred,
+			ID: c.ID, Name: c.Name, Gang: c.Gang, Never: c.Never, Bounded: c.Bounded, Because: c.Because, Peak: c.Peak, Stays: c.Stays, Barred: c.Barred,
 			Rank: c.Rank, Swappable: c.Swappable, Swapped: c.Swapped, Held: map[string]uint64{},
 		}
 		for _, g := range l.facts.GPUs {

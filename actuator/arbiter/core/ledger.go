@@ -53,9 +53,10 @@ func (k *Core) gpusSeenBy(c task.Container) []string {
 }
 
 func (k *Core) ledgerContainer(c plan.Container, s task.Container, rank int, barred string) facts.Container {
+	never, bounded, because := k.waitsNever(c)
 	out := facts.Container{
 		ID: c.ID, Name: c.Name, Gang: s.GangID(), Limit: s.Spec.GPUMemory, GPUs: s.VisibleGPUs, Held: s.MemoryUsed, Barred: barred,
-		Never: c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
+		Never: never, Bounded: bounded, Because: because, Stays: c.Standing == plan.Somebody, Rank: rank,
 		// A container that waits at an allocation cannot be swapped: its threads must run for that.
 		Swappable: c.Memory.Can && c.Memory.Starved == "" && c.Controllable(), Swapped: c.Memory.Out,
 	}
@@ -66,6 +67,20 @@ func (k *Core) ledgerContainer(c plan.Container, s task.Container, rank int, bar
 		}
 	}
 	return out
+}
+
+// waitsNever reports whether a container's allocations never wait, whether its own limit denies them
+// all the same, and why. Who must not be held must not wait either, but a denial stops nobody: others
+// on the card count on that limit. While nothing is held at all, nothing is denied.
+func (k *Core) waitsNever(c plan.Container) (never, bounded bool, because string) {
+	switch {
+	case c.Never:
+		return true, false, "it is labelled " + task.LabelPause + "=never"
+	case c.Exempt != "":
+		return true, k.handsOff() == "", c.Exempt
+	default:
+		return false, false, ""
+	}
 }
 
 // rank is each container's place in the order of the policy. Containers without a task come last.
