@@ -72,6 +72,7 @@ func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 		case <-g.again:
 		case <-timer.C:
 		}
+		g.tryMissed()
 		timer.Reset(g.step(ctx))
 	}
 }

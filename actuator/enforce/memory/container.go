@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -65,8 +66,12 @@ func (g *Guard) Report() map[string]Report {
 	}
 	calls, err := g.kernel.Calls()
 	g.note(err)
+	unseen := map[*container]string{}
+	for pid, m := range g.missed {
+		unseen[m.of] = fmt.Sprintf("process %d: %s", pid, m.why)
+	}
 	for id, c := range g.containers {
-		v := Report{Stats: c.stats, Limit: c.Limit, Held: map[string]uint64{}}
+		v := Report{Stats: c.stats, Limit: c.Limit, Held: map[string]uint64{}, Obstacle: unseen[c]}
 		for i, gpu := range c.GPUs {
 			if g.usage != nil {
 				v.Held[gpu] = g.held(c, i, calls)
@@ -258,8 +263,14 @@ func (g *Guard) search(c *container) {
 func (g *Guard) list(fresh []*container) {
 	members, err := proc.Members(g.o.Proc, func(pid int) (*container, bool) {
 		id, in, err := g.o.Container(pid)
+		if err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.miss(pid, nil, false, err)
+			return nil, false
+		}
 		i := slices.IndexFunc(fresh, func(c *container) bool { return c.ID == id })
-		if err != nil || !in || i < 0 {
+		if !in || i < 0 {
 			return nil, false
 		}
 		return fresh[i], true
@@ -350,7 +361,12 @@ func (p *process) drop(q *question) {
 // process that is guarded already only files of the driver count that the process has loaded since. starts: it
 // has just called cuInit.
 func (g *Guard) adopt(pid int, c *container, starts bool) {
-	p := g.enlist(pid, c)
+	p, err := g.enlist(pid, c)
+	if err != nil {
+		g.miss(pid, c, starts, err)
+		return
+	}
+	delete(g.missed, pid)
 	if p == nil {
 		return
 	}
@@ -373,31 +389,42 @@ func (p *process) waits() {
 }
 
 // enlist adds a process. It returns nil if the process is not in the container, or must not be
-// guarded.
-func (g *Guard) enlist(pid int, c *container) *process {
+// guarded. An error says why that is not known, or that the process is gone.
+func (g *Guard) enlist(pid int, c *container) (*process, error) {
 	if g.closed || g.containers[c.ID] != c {
-		return nil
+		return nil, nil //nolint:nilnil // it is not to be guarded
 	}
 	if p := g.processes[pid]; p != nil && p.alive() {
 		if p.obstacle != "" && p.due == 0 && !p.attaching || p.of != c {
-			return nil
+			return nil, nil //nolint:nilnil // it is not to be guarded
 		}
-		return p
+		return p, nil
 	} else if p != nil {
 		g.remove(p) // another process has its PID
 	}
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil // gone
+		return nil, fmt.Errorf("open it: %w", err)
 	}
 	// If the process behind the pidfd is still alive afterwards, what we read of the PID is about
 	// it.
 	id, in, err := g.o.Container(pid)
 	stat, ok := proc.ReadStat(g.o.Proc, pid)
 	obstacle := proc.Obstacle(g.o.Proc, pid)
-	if err != nil || !in || id != c.ID || !ok || proc.Ended(pidfd) || g.exits.Add(pid, pidfd) != nil {
+	switch {
+	case proc.Ended(pidfd), err == nil && (!in || id != c.ID):
 		_ = unix.Close(pidfd)
-		return nil
+		return nil, nil //nolint:nilnil // it is not to be guarded
+	case err == nil && !ok:
+		err = errors.New("read when it started")
+	case err == nil:
+		if err = g.exits.Add(pid, pidfd); err != nil {
+			err = fmt.Errorf("watch for its end: %w", err)
+		}
+	}
+	if err != nil {
+		_ = unix.Close(pidfd)
+		return nil, err
 	}
 	p := &process{
 		pid: pid, pidfd: pidfd, start: stat.Start, opened: stop.Of(g.o.Proc, pid, pidfd), of: c,
@@ -407,7 +434,7 @@ func (g *Guard) enlist(pid int, c *container) *process {
 	g.processes[pid], c.processes[pid] = p, p
 	if obstacle != "" {
 		g.exclude(p, obstacle)
-		return nil
+		return nil, nil //nolint:nilnil // it must not be guarded
 	}
 	on := g.contexts(c, pid)
 	if on == 0 {
@@ -418,9 +445,9 @@ func (g *Guard) enlist(pid int, c *container) *process {
 	err = g.kernel.Enlist(cudaprobe.Guarded{PID: pid, Start: p.start, Slots: c.slots, Context: g.o.Context, On: on, Made: 1})
 	if err != nil {
 		g.exclude(p, err.Error())
-		return nil
+		return nil, nil //nolint:nilnil // it cannot be guarded
 	}
-	return p
+	return p, nil
 }
 
 // exclude leaves a process unguarded.

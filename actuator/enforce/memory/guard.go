@@ -121,6 +121,8 @@ type Guard struct {
 	slots      slots
 	early      map[string][]int      // by container that is not covered: PIDs that called cuInit
 	earlyCount int                   // PIDs that are or were in it
+	missed     map[int]*missed       // by PID
+	tried      time.Time             // when they were last looked at
 	usage      map[string]task.Usage // the last that was read of each GPU, by UUID; nil: none was
 	blinded    time.Time             // since when the usage cannot be read; zero: it can be
 	blindedOn  map[string]time.Time  // since when that of a single GPU cannot be, by UUID
@@ -140,7 +142,7 @@ func New(o Options) (*Guard, error) {
 	}
 	g := &Guard{
 		o: o, again: make(chan struct{}, 1), handed: make(chan struct{}, 1),
-		containers: map[string]*container{}, processes: map[int]*process{}, early: map[string][]int{},
+		containers: map[string]*container{}, processes: map[int]*process{}, early: map[string][]int{}, missed: map[int]*missed{},
 		room: make(chan struct{}, maxReading), ending: make(chan struct{}),
 	}
 	g.SetMaxWait(o.MaxWait)
@@ -288,22 +290,7 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 	if e.Kind != cudaprobe.InitCalled {
 		return
 	}
-	id, in, err := g.o.Container(e.PID)
-	if err != nil || !in {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := g.containers[id]
-	if c == nil {
-		if g.earlyCount++; g.earlyCount > maxEarly { // look finds them all the same, a little later
-			clear(g.early)
-			g.earlyCount = 1
-		}
-		g.early[id] = append(g.early[id], e.PID)
-		return
-	}
-	g.adopt(e.PID, c, true)
+	g.consider(e.PID, true)
 }
 
 // maxEarly bounds how many processes are remembered that called cuInit before their container was
