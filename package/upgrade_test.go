@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/needtest"
 )
@@ -50,7 +53,7 @@ func TestUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
-	older, newer := buildDaemons(t, "v1.2.3-rc1"), buildDaemons(t, "v1.2.3")
+	older, newer := buildPackages(t, "v1.2.3-rc1"), buildPackages(t, "v1.2.3")
 	for _, p := range managers {
 		t.Run(p.name, func(t *testing.T) {
 			need(t, p.name, "Debian and Ubuntu: apt-get install dpkg rpm")
@@ -59,18 +62,18 @@ func TestUpgrade(t *testing.T) {
 			installed(m, p)
 			task := m.track()
 			upgraded(m, p, task)
+			staysWhileSwapped(m, p)
 			removed(m, p, before)
 		})
 	}
 }
 
-// buildDaemons packs the daemons; the CLI, which nobody runs here, is a copy of one.
-func buildDaemons(t *testing.T, version string) (out string) {
+func buildPackages(t *testing.T, version string) (out string) {
 	t.Helper()
 	release(t)
 	bin := t.TempDir()
-	run(t, nil, "go", "build", "-trimpath", "-ldflags=-s -w -X github.com/prometheus/common/version.Version="+version, "-o", bin+"/", "./cmd/laxity-exporter", "./cmd/laxity-actuator")
-	run(t, nil, "cp", filepath.Join(bin, "laxity-exporter"), filepath.Join(bin, "laxity"))
+	run(t, nil, "go", "build", "-trimpath", "-ldflags=-s -w -X github.com/prometheus/common/version.Version="+version, "-o", bin+"/",
+		"./cmd/laxity", "./cmd/laxity-exporter", "./cmd/laxity-actuator")
 	return pack(t, bin, version)
 }
 
@@ -219,6 +222,60 @@ func upgraded(m *machine, p manager, before task.Task) {
 	}
 }
 
+// swappedOut writes the record of a container that is swapped out and finds no room: the tenant's, whose memory was on a
+// GPU that is not here. start is that of its process.
+func (m *machine) swappedOut(start uint64) {
+	m.Helper()
+	text, err := json.Marshal(checkpoint.Record{
+		Swapped:   enforce.Swapped{ContainerID: containerID, Container: "tenant", Stage: enforce.Suspended, Since: time.Now()},
+		Processes: []checkpoint.Process{{PID: m.tenant(), Start: start, Bytes: map[string]uint64{"GPU-gone": 1 << 30}}},
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.write("record", string(text))
+	m.do("cp", "/laxity/record", swapRecord)
+}
+
+const (
+	swaps      = "/var/lib/laxity/actuator/swaps"
+	swapRecord = swaps + "/" + containerID + ".json"
+)
+
+// staysWhileSwapped: while a container is swapped out and cannot come back, the package stays, says so, and goes on trying. A purge
+// keeps the record.
+func staysWhileSwapped(m *machine, p manager) {
+	var start uint64
+	stat := strings.Fields(m.do("cat", fmt.Sprintf("/proc/%d/stat", m.tenant())))
+	if _, err := fmt.Sscan(stat[21], &start); err != nil { // proc(5): starttime
+		m.Fatal(err)
+	}
+	m.do("mkdir", "-p", swaps)
+	m.write("helper", `["/usr/bin/laxity-actuator","checkpoint-helper","--device=sim:`+gpuSocket+`"]`+"\n")
+	m.do("cp", "/laxity/helper", swaps+"/helper")
+	m.swappedOut(start)
+	ways := [][]string{p.remove}
+	if p.purge != nil {
+		ways = append(ways, p.purge)
+	}
+	for _, way := range ways {
+		_, err := m.try(way[0], way[1:]...)
+		if err == nil {
+			m.Fatalf("%v goes through, though a container is swapped out", way)
+		}
+		for _, want := range []string{"container=tenant", "1024 MiB", "not removed", "end a container that holds some", "sudo laxity off"} {
+			if !strings.Contains(err.Error(), want) {
+				m.Errorf("%v does not say %q: %v", way, want, err)
+			}
+		}
+		m.do("ls", swapRecord, "/usr/bin/laxity")
+		m.until("the guardian watches again", func() bool { _, err := m.try("systemctl", "is-active", "laxity-guardian"); return err == nil })
+		m.do("systemctl", "is-active", "laxity-exporter")
+	}
+	// Its process ends, and another one has its number.
+	m.swappedOut(start + 1)
+}
+
 // removed: what ran is stopped, the tenant goes on, and a purge leaves nothing.
 func removed(m *machine, p manager, before []string) {
 	tenant := m.tenant()
@@ -235,6 +292,10 @@ func removed(m *machine, p manager, before []string) {
 		if _, err := m.try("ls", "/var/lib/laxity/exporter"); err != nil {
 			m.Error("the state is gone before the purge:", err)
 		}
+		if _, err := m.try("ls", swapRecord); err == nil {
+			m.Error("the container is on record though its process has ended")
+		}
+		keptByPurge(m)
 		m.do(p.purge[0], p.purge[1:]...)
 	} else {
 		m.do("sh", "-c", "rm -rf /run/laxity /sys/fs/bpf/laxity-* "+p.left)
@@ -249,4 +310,14 @@ func removed(m *machine, p manager, before []string) {
 		left = slices.DeleteFunc(m.files(), func(path string) bool { return slices.Contains(before, path) })
 		return len(left) == 0
 	})
+}
+
+// keptByPurge runs the script of a purge with a record that a removal by force has left: the record stays.
+func keptByPurge(m *machine) {
+	m.do("cp", "/laxity/record", swapRecord)
+	out, err := m.try("sh", "-c", "/var/lib/dpkg/info/laxity.postrm purge 2>&1")
+	if err != nil || !strings.Contains(out, "/var/lib/laxity stays") || !strings.Contains(out, swapRecord) {
+		m.Errorf("a purge with a record: %v, %s", err, out)
+	}
+	m.do("rm", swapRecord)
 }
