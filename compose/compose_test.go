@@ -38,6 +38,8 @@ type service struct {
 	Cgroup      string
 	Security    []string `yaml:"security_opt"`
 	Healthcheck struct{ Test []string }
+
+	StopGracePeriod string `yaml:"stop_grace_period"`
 }
 
 type stack struct {
@@ -120,6 +122,16 @@ func TestServices(t *testing.T) {
 	for _, v := range s.Services["guardian"].Volumes {
 		if !slices.Contains(acting, v) {
 			t.Errorf("the guardian has %s, and the actuator has not: they must see the same state, engine and cgroups", v)
+		}
+	}
+}
+
+// TestStopWaitsForSwaps: a step of a swap may take half a minute and what 100 MB/s need, and whoever is killed in it takes
+// the checkpoint helper along.
+func TestStopWaitsForSwaps(t *testing.T) {
+	for _, name := range []string{"actuator", "guardian"} {
+		if wait, err := time.ParseDuration(read[stack](t, "compose.yaml").Services[name].StopGracePeriod); err != nil || wait < 10*time.Minute {
+			t.Errorf("Docker kills the %s after %v, %v", name, wait, err)
 		}
 	}
 }

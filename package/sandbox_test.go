@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +41,7 @@ func TestUnits(t *testing.T) {
 		{"before Linux 6.10", oneByOne},
 		{"the socket of a user's Podman", rootless},
 		{"no right is there for nothing", needed},
+		{"a stop lets the checkpoint helper finish its step", helpers},
 		{"exporter, guardian and actuator run", daemons},
 		{"the guardian outlives the actuator's control group", killed},
 		{"a unit that is too tight says so", tight},
@@ -143,13 +145,25 @@ type probed struct {
 	Lacks []sandbox.Lack
 }
 
-// probe runs the probing program in the sandbox of the unit, with more lines in it.
-func (m *machine) probe(unit string, more ...string) (p probed) {
+// standIn writes a unit with the settings of one of ours, and more lines, but without the program.
+func (m *machine) standIn(name, unit string, more ...string) {
 	m.Helper()
 	text, err := os.ReadFile(filepath.Join(m.dir, "units", "laxity-"+unit+".service"))
 	if err != nil {
 		m.Fatal(err)
 	}
+	s := execs.ReplaceAllString(noOrders.ReplaceAllString(noKeys.ReplaceAllString(string(text), ""), ""), "")
+	s = strings.Replace(s, "[Install]", strings.Join(more, "\n")+"\n[Install]", 1)
+	if !mayLowerOOMScore(m.T) {
+		s = regexp.MustCompile(`(?m)^OOMScoreAdjust=.*\n`).ReplaceAllString(s, "")
+	}
+	m.write("units/"+name+".service", s)
+	m.do("systemctl", "daemon-reload")
+}
+
+// probe runs the probing program in the sandbox of the unit, with more lines in it.
+func (m *machine) probe(unit string, more ...string) (p probed) {
+	m.Helper()
 	if m.old() && unit != "guardian" {
 		old, err := os.ReadFile("systemd/before-linux-6.10.conf")
 		if err != nil {
@@ -157,19 +171,9 @@ func (m *machine) probe(unit string, more ...string) (p probed) {
 		}
 		more = append([]string{lines(string(old))}, more...)
 	}
-	s := execs.ReplaceAllString(noOrders.ReplaceAllString(noKeys.ReplaceAllString(string(text), ""), ""), "")
-	s = strings.Replace(s, "[Service]\n", fmt.Sprintf("[Service]\nType=oneshot\nExecStart=/laxity/inside %s %d /laxity/proc\nStandardOutput=file:/laxity/probe.out\nStandardError=inherit\n",
-		unit, m.tenant()), 1)
-	s = strings.Replace(s, "[Install]", strings.Join(more, "\n")+"\n[Install]", 1)
-	if !strings.Contains(s, "[Install]") {
-		s += strings.Join(more, "\n")
-	}
-	if !mayLowerOOMScore(m.T) {
-		s = regexp.MustCompile(`(?m)^OOMScoreAdjust=.*\n`).ReplaceAllString(s, "")
-	}
+	m.standIn("probe", unit, append([]string{fmt.Sprintf("Type=oneshot\nExecStart=/laxity/inside %s %d /laxity/proc\nStandardOutput=file:/laxity/probe.out\nStandardError=inherit",
+		unit, m.tenant())}, more...)...)
 	_ = os.Remove(filepath.Join(m.dir, "probe.out"))
-	m.write("units/probe.service", s)
-	m.do("systemctl", "daemon-reload")
 	m.do("systemctl", "start", "probe")
 	out, err := os.ReadFile(filepath.Join(m.dir, "probe.out"))
 	if err == nil {
@@ -331,6 +335,27 @@ func needed(m *machine) {
 				m.Errorf("%s without %s says that it lacks nothing", unit, right)
 			}
 		}
+	}
+}
+
+// helpers: a unit is stopped, and killed since it does not end in time, while its checkpoint helper is in a step. The
+// step goes on to its end.
+func helpers(m *machine) {
+	const step = "/var/lib/laxity/actuator/step"
+	for _, unit := range []string{"actuator", "guardian"} {
+		if limit := m.do("systemctl", "show", "--property=TimeoutStopUSec", "--value", "laxity-"+unit); limit != "10min" {
+			m.Errorf("%s has %s to end: a swap may take minutes", unit, limit)
+		}
+		m.standIn("helped", unit, "ExecStart=/laxity/inside swaps "+step, "TimeoutStopSec=1s")
+		m.do("systemctl", "start", "helped")
+		m.until("the step has begun", func() bool { text, _ := m.try("cat", step); return text == "begun" })
+		began := time.Now()
+		m.do("systemctl", "stop", "helped")
+		if text, took := m.do("cat", step), time.Since(began); text != "begun" {
+			m.Logf("%s: the step ended before the stop, which took %v: this machine is slow", unit, took)
+		}
+		m.until("the step is done", func() bool { return m.do("cat", step) == "done" })
+		m.do("rm", step)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simrm"
 	"github.com/laxity/laxity/internal/rm"
@@ -37,6 +38,7 @@ func main() {
 func do(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, []string) error{
 		"gpu": gpu, "engine": engine, "hold": hold, "slice": slice, "get": get, "sleep": sleep, "actuator": probe, "guardian": probe, "exporter": probe,
+		"swaps": swaps, "helper": helper,
 	}
 	if f := commands[args[0]]; f != nil {
 		return f(ctx, args)
@@ -181,6 +183,35 @@ func slice(ctx context.Context, args []string) error {
 	s, err := driver.Slice(ctx, groups[0])
 	fmt.Print(s)
 	return err
+}
+
+// swaps FILE begins a step in a checkpoint helper, as an actuator or a guardian does, and does not end when it is asked to.
+func swaps(_ context.Context, args []string) error {
+	h := checkpoint.NewHelper(checkpoint.HelperOptions{Command: []string{"/proc/self/exe", "helper", args[1]}})
+	if err := h.Checkpoint(context.Background(), 1); err != nil {
+		return err
+	}
+	select {}
+}
+
+// helper FILE is the checkpoint helper, with a driver that takes some seconds for a step. FILE says how far that is.
+func helper(_ context.Context, args []string) error {
+	return checkpoint.Serve(os.Stdin, os.Stdout, checkpoint.ServeOptions{
+		Open: func() (checkpoint.Library, int, error) { return slowDriver{file: args[1]}, 0, nil },
+	})
+}
+
+type slowDriver struct {
+	checkpoint.Library
+	file string
+}
+
+func (d slowDriver) Checkpoint(int) error {
+	if err := os.WriteFile(d.file, []byte("begun"), 0o600); err != nil {
+		return err
+	}
+	time.Sleep(3 * time.Second)
+	return os.WriteFile(d.file, []byte("done"), 0o600)
 }
 
 // sleep is a program to look into.

@@ -149,6 +149,15 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// TestEndWaitsForSwaps: a step of a swap may take half a minute and what 100 MB/s need, and the engine kills the checkpoint
+// helper together with who started it.
+func TestEndWaitsForSwaps(t *testing.T) {
+	spec := find[*apps.DaemonSet](t, render(t, ""), "laxity").Spec.Template.Spec
+	if s := spec.TerminationGracePeriodSeconds; s == nil || *s < 600 {
+		t.Errorf("%v", s)
+	}
+}
+
 // TestPorts: monitors find services, services find pods, and both agree on the port.
 func TestPorts(t *testing.T) {
 	objects := render(t, "")
