@@ -40,6 +40,7 @@ import (
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // Actuator is made by New and does nothing before Run.
@@ -108,10 +109,14 @@ func (a *Actuator) openFiles() (err error) {
 // openParts makes the mechanisms, the intake, the arbiter and the page.
 func (a *Actuator) openParts() (err error) {
 	o := a.o
-	a.folders = &folders{state: o.StateDir, channels: channels.Folder(o.RunDir, o.StateDir), log: a.log}
+	folder, err := statefolder.Of(o.StateDir)
+	if err != nil {
+		return err
+	}
+	a.folders = &folders{state: o.StateDir, channels: channels.Folder(o.RunDir, folder), log: a.log}
 	gpuMemory := ledger.New(ledger.Options{Now: o.Now, Alive: o.ThreadAlive})
 	if a.mechanisms, err = o.Mechanisms.Open(mechanism.Surroundings{
-		StateDir: o.StateDir, ChannelsDir: a.folders.channels, Engine: o.Engine, DryRun: o.DryRun,
+		StateDir: o.StateDir, State: folder, ChannelsDir: a.folders.channels, Engine: o.Engine, DryRun: o.DryRun,
 		Journal: a.journal, Decider: gpuMemory, MaxWait: arbiter.MaxWait(o.Config), Logger: a.log,
 	}); err != nil {
 		return err

@@ -20,10 +20,21 @@ import (
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
-// An actuator that starts switches on whom a former one left off its GPU, with no guardian.
+// An actuator that starts switches on whom a former one left off its GPU, with no guardian. Also one of version 0.2,
+// which named the folder of its record by the path of the state folder.
 func TestStartLetsChannelsOn(t *testing.T) {
+	for name, of := range map[string]func(stateDir string) (statefolder.ID, error){
+		"by this version": statefolder.Of,
+		"by version 0.2":  func(dir string) (statefolder.ID, error) { return statefolder.ByPath(dir), nil },
+	} {
+		t.Run(name, func(t *testing.T) { startLetsChannelsOn(t, of) })
+	}
+}
+
+func startLetsChannelsOn(t *testing.T, of func(stateDir string) (statefolder.ID, error)) {
 	m, run := channelstest.NewMachine(), t.TempDir()
 	stat, _ := proc.ReadStat("/proc", os.Getpid())
 	p := rm.Process{PID: os.Getpid(), Start: stat.Start}
@@ -33,7 +44,11 @@ func TestStartLetsChannelsOn(t *testing.T) {
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, b.dir), Deadline: time.Minute, MaxOff: time.Hour})
+	state, err := of(b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, state), Deadline: time.Minute, MaxOff: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +311,7 @@ func TestDamagedRecordOfChannelsKeepsNobodyFromStarting(t *testing.T) {
 			if err := v.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if err := damage(channels.Folder(v.run, v.dir)); err != nil {
+			if err := damage(recordFolder(v.run, v.dir)); err != nil {
 				t.Fatal(err)
 			}
 			v.restart(v.options)

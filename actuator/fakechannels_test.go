@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 const gpu1 = "GPU-1"
@@ -117,10 +118,19 @@ func (v *divider) options(o *actuator.Options) {
 	}
 }
 
+// recordFolder is the folder of the record of channels.
+func recordFolder(run, stateDir string) string {
+	state, err := statefolder.Of(stateDir)
+	if err != nil {
+		panic(err)
+	}
+	return channels.Folder(run, state)
+}
+
 // channels are the options of an actuator that keeps its state in dir. All calls for a process have
 // a minute together: a busy machine takes longer than the second that they have else.
 func (v *divider) channels(dir string) channels.Options {
-	return channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State, Deadline: time.Minute}
+	return channels.Options{Driver: v.driver, Dir: recordFolder(v.run, dir), State: v.State, Deadline: time.Minute}
 }
 
 // State is that of the bench, not the machine's.

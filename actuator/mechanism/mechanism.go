@@ -19,12 +19,15 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/pausing"
 	"github.com/laxity/laxity/internal/engine"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // Surroundings are what the mechanisms share with the rest of the actuator. All but Engine and
 // DryRun are required.
 type Surroundings struct {
 	StateDir string
+	// State names that folder.
+	State statefolder.ID
 	// ChannelsDir is where slices and channels are on record.
 	ChannelsDir string
 	// Engine is the container engine.
@@ -109,7 +112,7 @@ func (o Options) memoryGuard(s Surroundings) (arbiter.MemoryGuard, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	return memory.NewService(memory.Options{
-		Name: memory.Name(s.StateDir), Container: o.ContainerOf, Decider: s.Decider, MaxWait: s.MaxWait, Logger: s.Logger,
+		Name: memory.Name(s.State), Container: o.ContainerOf, Decider: s.Decider, MaxWait: s.MaxWait, Logger: s.Logger,
 	}, o.OpenUsage), nil
 }
 

@@ -15,10 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/internal/engine"
+	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // noEngineGiven is an environment that names no engine, as sudo leaves it.
@@ -269,6 +274,28 @@ func TestOffWithoutAStateFolder(t *testing.T) {
 	err := undo.Off(t.Context(), undo.Options{StateDir: dir, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "no state folder at "+dir) || !strings.Contains(err.Error(), "--state-dir") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Off switches channels on that an actuator of version 0.2 left off, by the path of the state folder.
+func TestOffUndoesWhatVersion02Left(t *testing.T) {
+	dir, run, m := t.TempDir(), t.TempDir(), channelstest.NewMachine()
+	stat, _ := proc.ReadStat("/proc", os.Getpid())
+	p := rm.Process{PID: os.Getpid(), Start: stat.Start}
+	m.Adopt(p, "GPU-0")
+	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, statefolder.ByPath(dir)), Deadline: time.Minute, MaxOff: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := former.Apply(t.Context(), channels.Target{Processes: []rm.Process{p}}, channels.Standing{Off: true}); err != nil || m.Off(p) == 0 {
+		t.Fatalf("%d off, %v", m.Off(p), err)
+	}
+	choice := engine.Choice{Kind: engine.Docker, DockerHost: "unix://" + filepath.Join(dir, "none.sock")}
+	if err := undo.Off(t.Context(), undo.Options{StateDir: dir, Engine: choice, RunDir: run, Channels: m, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Error(err)
+	}
+	if n := m.Off(p); n > 0 {
+		t.Errorf("%d are off", n)
 	}
 }
 

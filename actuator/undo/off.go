@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // ErrActuatorLives means that an actuator of this state folder runs; it would redo what Off
@@ -41,5 +42,6 @@ func Off(ctx context.Context, o Options) error {
 		return err
 	}
 	defer closeAll()
-	return g.Undo(ctx)
+	former := o.former(ctx, statefolder.ByPath(o.StateDir))
+	return errors.Join(former, g.Undo(ctx))
 }

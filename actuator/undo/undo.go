@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/priority"
 	"github.com/laxity/laxity/internal/sandbox"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // Options of RunGuardian and Off. StateDir and Logger are required.
@@ -104,7 +106,11 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	if _, _, err := e.open(); err != nil {
 		return nil, nil, err
 	}
-	undo, err := o.openChannels()
+	state, err := statefolder.Of(o.StateDir) // once: somebody may remove the folder while we watch
+	if err != nil {
+		return nil, nil, err
+	}
+	undo, err := o.openChannels(state)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,9 +124,9 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	options := guardian.Options{
 		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
-		Release: func(ctx context.Context, expired bool) (int, error) { return ReleaseStopped(ctx, o.StateDir, expired) },
+		Release: func(ctx context.Context, expired bool) (int, error) { return releaseStopped(ctx, state, expired) },
 		Sweep: func() ([]int, error) {
-			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}, began)
+			found, err := stop.SweepAll(stop.Options{Name: memory.Name(state)}, began)
 			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
 		},
 	}
@@ -131,23 +137,23 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	return g, closeAll, err
 }
 
-// ReleaseStopped continues the processes that an actuator with this state folder left stopped
+// releaseStopped continues the processes that an actuator with this state folder left stopped
 // at allocations, and returns how many. With expired only those whose lease ran out.
-func ReleaseStopped(ctx context.Context, stateDir string, expired bool) (int, error) {
-	stopped, err := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(stateDir), IfExpired: expired})
+func releaseStopped(ctx context.Context, state statefolder.ID, expired bool) (int, error) {
+	stopped, err := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(state), IfExpired: expired})
 	if err == nil && !expired { // its actuator is dead; the next one makes a new record
-		err = stop.Remove(memory.Name(stateDir))
+		err = stop.Remove(memory.Name(state))
 	}
 	return stopped, err
 }
 
 // openChannels opens the record of slices and channels; nil where this machine has no driver
 // for them.
-func (o Options) openChannels() (*channels.Enforcer, error) {
+func (o Options) openChannels(state statefolder.ID) (*channels.Enforcer, error) {
 	if o.Channels == nil {
 		return nil, nil //nolint:nilnil // there are none
 	}
-	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: channels.Folder(cmp.Or(o.RunDir, enforce.RunDir), o.StateDir)})
+	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: channels.Folder(cmp.Or(o.RunDir, enforce.RunDir), state)})
 }
 
 // How often Former asks a driver that is busy, each for a second at most, and the pause between.
@@ -173,23 +179,40 @@ func pass(ctx context.Context, d time.Duration) bool {
 // guardian retries what Former cannot undo when this actuator ends; channels that are off are
 // switched on when their lease ends.
 func Former(ctx context.Context, o Options) {
-	if n, err := ReleaseStopped(ctx, o.StateDir, false); err != nil || n > 0 {
-		o.Logger.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
+	state, err := statefolder.Of(o.StateDir)
+	if err != nil {
+		o.Logger.Error("cannot undo what a former actuator left", "err", err)
+	} else {
+		_ = o.former(ctx, state)
 	}
-	e, err := o.openChannels()
+	_ = o.former(ctx, statefolder.ByPath(o.StateDir))
+}
+
+// former undoes what is on record under one name of the state folder. It logs what it undoes, and
+// the error that it returns.
+func (o Options) former(ctx context.Context, state statefolder.ID) error {
+	n, stopped := releaseStopped(ctx, state, false)
+	if stopped != nil || n > 0 {
+		o.Logger.Warn("continued processes that a former actuator left stopped", "processes", n, "err", stopped)
+	}
+	e, err := o.openChannels(state)
+	if err != nil {
+		o.Logger.Error("cannot read what a former actuator left on GPUs", "err", err)
+	}
 	if e == nil {
-		if err != nil {
-			o.Logger.Error("cannot read what a former actuator left on GPUs", "err", err)
-		}
-		return
+		return errors.Join(stopped, err)
 	}
-	n, err := e.Pending()
+	n, err = e.Pending()
 	if n == 0 && err == nil {
-		return
+		return stopped
 	}
 	left, err := e.RestoreAll(ctx)
 	for tries := 1; left > 0 && tries < formerTries && pass(ctx, formerPause); tries++ {
 		left, err = e.RestoreAll(ctx) // the driver may have been busy making contexts
 	}
 	o.Logger.Warn("switched channels on and restored time slices, which a former actuator had left", "processes", n, "left", left, "err", err)
+	if left > 0 && err == nil {
+		err = fmt.Errorf("channels or time slices of %d processes are as a former actuator left them", left)
+	}
+	return errors.Join(stopped, err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/internal/daemon"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // up is a real `laxity up`, which is started and killed again and again.
@@ -32,8 +33,12 @@ func (m *measurement) newUp(ctx context.Context) (*up, error) {
 		return nil, err
 	}
 	u.state = c.StateDir()
+	state, err := statefolder.Of(u.state)
+	if err != nil {
+		return u, err
+	}
 	// It is only read here.
-	u.record, err = channels.New(channels.Options{Driver: m.driver, Dir: channels.Folder(enforce.RunDir, u.state)})
+	u.record, err = channels.New(channels.Options{Driver: m.driver, Dir: channels.Folder(enforce.RunDir, state)})
 	return u, err
 }
 

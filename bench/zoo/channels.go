@@ -74,7 +74,7 @@ func awaitChanged(ctx context.Context, all []*specimen) {
 
 // channelRecords is the folder in which the actuator has what it changed of channels.
 func (l *laxity) channelRecords() string {
-	return channels.Folder(enforce.RunDir, l.stateDir())
+	return channels.Folder(enforce.RunDir, l.state)
 }
 
 // recorded lists what is on record there.

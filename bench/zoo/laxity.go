@@ -2,8 +2,6 @@ package zoo
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +23,7 @@ import (
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/daemon"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // laxity is Laxity as it is shipped: `laxity up`, or exporter, actuator and guardian as
@@ -32,6 +31,7 @@ import (
 type laxity struct {
 	machine  *machine
 	folder   string // its state
+	state    statefolder.ID
 	services bool
 	flags    []string
 
@@ -67,6 +67,9 @@ func (m *machine) startLaxity(ctx context.Context, services bool, flags []string
 	l := &laxity{machine: m, services: services, flags: flags, running: map[string]*daemon.Process{}, client: http.Client{Timeout: 2 * time.Second}}
 	var err error
 	if l.folder, err = os.MkdirTemp(m.dir, "laxity-"); err != nil {
+		return nil, err
+	}
+	if l.state, err = statefolder.Of(l.stateDir()); err != nil {
 		return nil, err
 	}
 	addresses, err := daemon.FreeAddresses(ctx, 2)
@@ -407,8 +410,7 @@ const guardianPatience = 5 * time.Second
 // pins is a pattern of the folders in which an actuator with our state folder keeps
 // what outlives it in the kernel.
 func (l *laxity) pins() string {
-	sum := sha256.Sum256([]byte(l.stateDir()))
-	return "/sys/fs/bpf/laxity-" + hex.EncodeToString(sum[:8]) + "*"
+	return "/sys/fs/bpf/laxity-" + string(l.state) + "-*"
 }
 
 // left returns what it left behind after stop, and takes that away.

@@ -23,6 +23,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simrm"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 func main() {
@@ -150,7 +151,11 @@ func hold(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	e, err := channels.New(channels.Options{Driver: driver, Dir: channels.Folder("/run/laxity", "/var/lib/laxity/actuator")})
+	state, err := statefolder.Of("/var/lib/laxity/actuator")
+	if err != nil {
+		return err
+	}
+	e, err := channels.New(channels.Options{Driver: driver, Dir: channels.Folder("/run/laxity", state)})
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@
 // person can undo it with the folder alone: Restore, RestoreAll, Sweep. The README has the rules
 // and their reasons.
 //
-// The package imports the standard library, golang.org/x/sys, actuator/enforce/proc, internal/aside
-// and internal/rm; channelstest holds the conformance suite.
+// The package imports the standard library, golang.org/x/sys, actuator/enforce/proc, internal/aside,
+// internal/rm and internal/statefolder; channelstest holds the conformance suite.
 package channels
 
 import (

@@ -1,8 +1,6 @@
 package channels
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/laxity/laxity/internal/aside"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // Record is what we changed of one process, or are about to change. It suffices to undo that.
@@ -99,12 +98,8 @@ func Now() time.Duration {
 
 // Folder is the folder of the record for the actuator with this state folder. runDir is a folder
 // that a reboot empties, such as /run/laxity.
-func Folder(runDir, stateDir string) string {
-	if abs, err := filepath.Abs(stateDir); err == nil {
-		stateDir = abs
-	}
-	sum := sha256.Sum256([]byte(stateDir))
-	return filepath.Join(runDir, "channels", hex.EncodeToString(sum[:8]))
+func Folder(runDir string, state statefolder.ID) string {
+	return filepath.Join(runDir, "channels", string(state))
 }
 
 // records is a folder with one file per process.

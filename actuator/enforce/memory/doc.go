@@ -17,5 +17,5 @@
 // pause the container.
 //
 // It imports actuator/enforce/proc, actuator/enforce/stop, exporter/task, internal/bounded, internal/cudaprobe,
-// internal/cudaprobe/cudafile, golang.org/x/sys and the standard library.
+// internal/cudaprobe/cudafile, internal/statefolder, golang.org/x/sys and the standard library.
 package memory

@@ -2,12 +2,9 @@ package memory
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +15,7 @@ import (
 	"github.com/laxity/laxity/internal/bounded"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // Options of a Guard. Name, Container, Usage and Decider are required.
@@ -194,13 +192,7 @@ func (g *Guard) unload() error {
 }
 
 // Name is the name of the record of the actuator with this state folder.
-func Name(stateDir string) string {
-	if abs, err := filepath.Abs(stateDir); err == nil {
-		stateDir = abs
-	}
-	sum := sha256.Sum256([]byte(stateDir))
-	return "laxity-" + hex.EncodeToString(sum[:8]) + "-memory"
-}
+func Name(folder statefolder.ID) string { return "laxity-" + string(folder) + "-memory" }
 
 // Run decides until ctx ends. Then it continues every process that it stopped.
 func (g *Guard) Run(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 
 // The exporter reads what the actuator writes, where it writes it.
 func TestExporterLearnsWhoIsOff(t *testing.T) {
-	if d := filepath.Dir(channels.Folder(enforce.RunDir, t.TempDir())); d != holds.DefaultDir {
+	if d := filepath.Dir(channels.Folder(enforce.RunDir, "state")); d != holds.DefaultDir {
 		t.Errorf("the actuator has its records in %s, the exporter looks in %s", d, holds.DefaultDir)
 	}
 	stat, err := exporter.NewProcesses("/proc").Stat(os.Getpid())
@@ -27,7 +27,7 @@ func TestExporterLearnsWhoIsOff(t *testing.T) {
 	m, run := channelstest.NewMachine(), t.TempDir()
 	p := rm.Process{PID: os.Getpid(), Start: uint64(stat.Started / (10 * time.Millisecond))}
 	m.Adopt(p, "GPU-1")
-	e, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, t.TempDir()),
+	e, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, "state"),
 		MaxOff: time.Minute, Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/statefolder"
 )
 
 // TestMain is the actuator of the tests too.
@@ -44,7 +45,9 @@ func process(pid string) rm.Process {
 }
 
 func open(stateDir, device string) *channels.Enforcer {
-	e, err := channels.New(channels.Options{Driver: channeldriver.Open(device), Dir: channels.Folder(stateDir, stateDir),
+	state, err := statefolder.Of(stateDir)
+	must(err)
+	e, err := channels.New(channels.Options{Driver: channeldriver.Open(device), Dir: channels.Folder(stateDir, state),
 		Deadline: time.Minute})
 	must(err)
 	return e
