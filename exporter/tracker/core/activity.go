@@ -64,7 +64,7 @@ type Activity struct {
 	// MayStart: a running container may use a GPU.
 	MayStart bool
 	// UnknownContainers counts GPU processes whose container the engine has not reported yet:
-	// a reason to list the containers again. It counts a process for UnknownLimit only: the
+	// a reason to list the containers again. It counts a process for unknownLimit only: the
 	// container may be another engine's, which this engine never reports.
 	UnknownContainers int
 }

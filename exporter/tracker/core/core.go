@@ -23,25 +23,6 @@ type Options struct {
 	Node string
 	// Run names this run of the exporter in snapshots.
 	Run string
-	// InitWindow: a cuInit at most this long before the context call is the
-	// start of the task; an older one was an availability check. Default 2 s.
-	InitWindow time.Duration
-	// ListLag is how late the device's process list is at most. It widens the error bound of
-	// starts that are known from the list alone. Default 250 ms (125–210 ms were measured
-	// with NVML).
-	ListLag time.Duration
-	// UnlistedLimit ends a task whose context call was seen but which a healthy device never
-	// listed: the call failed, or the context was gone before the device was read. Without
-	// this limit a failed context call would count as a running task until the process exits.
-	// Default 10 s.
-	UnlistedLimit time.Duration
-	// UnknownLimit is how long a process that has exited waits for what would make it a task:
-	// its container, or a late event. The core remembers an ended container for as long.
-	// The tracker asks the engine for an unknown container for as long. Default 10 s.
-	UnknownLimit time.Duration
-	// EndLimit is how long a process that had exited before its first event was read waits
-	// for the event that says when. Default 1 s.
-	EndLimit time.Duration
 	// BusyGap closes a busy interval (laxity.release=busy) when nothing was launched for this
 	// long after work was done. Default DefaultBusyGap.
 	BusyGap time.Duration
@@ -57,18 +38,30 @@ type Options struct {
 // DefaultBusyGap is less than the usual pause between two requests.
 const DefaultBusyGap = 10 * time.Millisecond
 
+const (
+	// initWindow: a cuInit at most this long before the context call is the
+	// start of the task; an older one was an availability check.
+	initWindow = 2 * time.Second
+	// listLag is how late the device's process list is at most. It widens the error bound of
+	// starts that are known from the list alone. 125–210 ms were measured with NVML.
+	listLag = 250 * time.Millisecond
+	// unlistedLimit ends a task whose context call was seen but which a healthy device never
+	// listed: the call failed, or the context was gone before the device was read. Without
+	// this limit a failed context call would count as a running task until the process exits.
+	unlistedLimit = 10 * time.Second
+	// unknownLimit is how long a process that has exited waits for what would make it a task:
+	// its container, or a late event. The core remembers an ended container for as long.
+	// The tracker asks the engine for an unknown container for as long.
+	unknownLimit = 10 * time.Second
+	// endLimit is how long a process that had exited before its first event was read waits
+	// for the event that says when.
+	endLimit = time.Second
+)
+
 func (o *Options) setDefaults() {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
-		}
+	if o.BusyGap <= 0 {
+		o.BusyGap = DefaultBusyGap
 	}
-	def(&o.InitWindow, 2*time.Second)
-	def(&o.ListLag, 250*time.Millisecond)
-	def(&o.UnlistedLimit, 10*time.Second)
-	def(&o.UnknownLimit, 10*time.Second)
-	def(&o.EndLimit, time.Second)
-	def(&o.BusyGap, DefaultBusyGap)
 	if o.MaxEnded <= 0 {
 		o.MaxEnded = 100
 	}
@@ -293,11 +286,11 @@ func (m *Core) Stopped(identity string, stopped bool, now time.Time) {
 // Tick does what is due by time alone.
 func (m *Core) Tick(now time.Time) {
 	for _, p := range m.processes {
-		if p.vague && now.Sub(p.goneAt) > m.opt.EndLimit {
+		if p.vague && now.Sub(p.goneAt) > endLimit {
 			p.vague = false
 			m.begin(p, now)
 		}
-		if p.gone != nil && now.Sub(p.goneAt) > m.opt.UnknownLimit {
+		if p.gone != nil && now.Sub(p.goneAt) > unknownLimit {
 			if p.worked() {
 				m.facts = append(m.facts, Fact{Kind: Missed, Task: task.Task{PID: p.PID, ContainerID: p.Container}})
 			}
@@ -307,7 +300,7 @@ func (m *Core) Tick(now time.Time) {
 		if p.strangeAt.IsZero() && m.stranger(p) {
 			p.strangeAt = now
 		}
-		p.foreign = !p.strangeAt.IsZero() && now.Sub(p.strangeAt) > m.opt.UnknownLimit
+		p.foreign = !p.strangeAt.IsZero() && now.Sub(p.strangeAt) > unknownLimit
 		if o := p.open; o != nil && o.doubtful {
 			o.doubtful = false
 			o.lapse = lapseAfter(o.Start.Time, now)
@@ -315,7 +308,7 @@ func (m *Core) Tick(now time.Time) {
 		m.loseBusy(p, now)
 		m.tellTurn(p, now)
 	}
-	m.forgetOld(now, m.opt.UnknownLimit)
+	m.forgetOld(now, unknownLimit)
 	m.cards.forgetOwners(now)
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -181,7 +182,7 @@ func (m *Core) takeLists(gpus []device.GPU, now time.Time) {
 			}
 		}
 	}
-	if !sameCounts(m.unattributed, unattributed) {
+	if !maps.Equal(m.unattributed, unattributed) {
 		m.unattributed = unattributed
 		m.changed = true
 	}
@@ -272,7 +273,7 @@ func (m *Core) firstSight(p *process, now time.Time) task.Mark {
 	for uuid := range p.on {
 		since := math.Inf(1)
 		if last, listed := m.listedAt[uuid]; listed {
-			since = (now.Sub(last) + m.opt.ListLag).Seconds()
+			since = (now.Sub(last) + listLag).Seconds()
 		}
 		bound = max(bound, since)
 	}
@@ -290,22 +291,10 @@ func (m *Core) waitForListing(p *process, now time.Time) {
 		o.waited += max(0, now.Sub(o.checked))
 	}
 	o.checked = now
-	if o.waited > m.opt.UnlistedLimit {
+	if o.waited > unlistedLimit {
 		m.end(p, task.Ended, task.Mark{Time: now, Source: task.SourceDevice,
 			ErrorBound: task.SecondsOf(now.Sub(o.Start.Time))})
 	}
 }
 
 func sameFloat(a, b float64) bool { return a == b || (math.IsNaN(a) && math.IsNaN(b)) }
-
-func sameCounts(a, b map[string]int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
-	}
-	return true
-}

@@ -153,7 +153,7 @@ func (m *Core) begin(p *process, now time.Time) {
 		start = *p.launch
 	} else {
 		var ok bool
-		if start, ok = p.start(m.opt.InitWindow); !ok {
+		if start, ok = p.start(initWindow); !ok {
 			return
 		}
 	}
@@ -204,7 +204,7 @@ func (m *Core) refine(p *process) {
 	if p.open == nil || p.open.Start.Source != task.SourceDevice || p.open.restored || p.context == nil {
 		return
 	}
-	start, _ := p.start(m.opt.InitWindow)
+	start, _ := p.start(initWindow)
 	if !start.Time.Before(p.open.Start.Time) {
 		return
 	}
