@@ -28,6 +28,7 @@ import (
 	"github.com/laxity/laxity/actuator/page/timeline"
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
 )
@@ -132,17 +133,7 @@ func fingerprint() (string, error) {
 
 // Observe adds a snapshot to the history. It does not block; there must be one caller.
 func (p *Page) Observe(s *task.Snapshot) {
-	for {
-		select {
-		case p.snapshots <- s:
-			return
-		default:
-		}
-		select {
-		case <-p.snapshots: // overtaken
-		default:
-		}
-	}
+	source.Latest(p.snapshots, s)
 }
 
 // Changed says that there is something new to show. It does not block.
