@@ -282,14 +282,14 @@ func (p *promServer) evaluationCPU(ctx context.Context, n int, interval time.Dur
 			return nil, err
 		}
 		// It spreads the first evaluations and scrapes over an interval.
-		if err := pass(ctx, 2*interval); err != nil {
+		if err := bench.Pass(ctx, 2*interval); err != nil {
 			return nil, err
 		}
 		before, err := bench.ReadUsage(p.PID)
 		if err != nil {
 			return nil, err
 		}
-		if err := pass(ctx, time.Duration(n)*interval); err != nil {
+		if err := bench.Pass(ctx, time.Duration(n)*interval); err != nil {
 			return nil, err
 		}
 		after, err := bench.ReadUsage(p.PID)
@@ -300,13 +300,4 @@ func (p *promServer) evaluationCPU(ctx context.Context, n int, interval time.Dur
 	}
 	return []bench.Row{{"kind": "evaluation CPU", "seconds": (used[0] - used[1]).Seconds() / float64(n)},
 		{"kind": "scrape CPU", "seconds": used[1].Seconds() / float64(n)}}, errors.Join(p.write(interval, true), syscall.Kill(p.PID, syscall.SIGHUP))
-}
-
-func pass(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
