@@ -48,10 +48,10 @@ func Make(in Input) Plan {
 	p.ask()
 	p.relieve()
 	p.memory()
-	preempted, by := p.arbitrate()
+	preempted := p.arbitrate()
 	return Plan{
 		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Queue: p.turns.queue, Waits: p.waits,
-		Preempted: preempted, PreemptedBy: by, Barred: p.barred,
+		Preempted: preempted, Barred: p.barred,
 	}
 }
 
@@ -81,7 +81,7 @@ func (p *planner) ask() {
 
 // arbitrate asks the rule about each container, in one sequence for all GPUs. It asks once more if
 // a running container is to be stopped for another.
-func (p *planner) arbitrate() (preempted, by string) {
+func (p *planner) arbitrate() (preempted string) {
 	var queue []entry
 	for _, e := range p.queue {
 		if _, stopped := p.waits[e.ID]; !stopped && !e.Server && !e.NoMemory { // a container that is stopped on request or for memory takes no turn
@@ -96,7 +96,7 @@ func (p *planner) arbitrate() (preempted, by string) {
 			for _, v := range victims {
 				if reason, ok := t.refuse[v.ID]; ok {
 					t.refuse[v.ID] = reason + ": " + c.why
-					preempted, by = v.ID, c.ID
+					preempted = v.ID
 				}
 			}
 		}
@@ -104,12 +104,12 @@ func (p *planner) arbitrate() (preempted, by string) {
 	for _, e := range queue {
 		if reason, refused := p.turns.refuse[e.ID]; refused {
 			p.waits[e.ID] = Wait{Arbitrate, reason + p.precedence(e, queue)}
-			if c, ok := p.displaces(e, queue); ok {
-				preempted, by = e.ID, c.ID
+			if _, ok := p.displaces(e, queue); ok {
+				preempted = e.ID
 			}
 		}
 	}
-	return preempted, by
+	return preempted
 }
 
 // admitted keeps the order of admission: first those admitted before that still run, then the new

@@ -161,8 +161,8 @@ type Plan struct {
 	Queue map[string][]string
 	// Waits says why each container must not run now, by id, whether it is stopped already or not.
 	Waits map[string]Wait
-	// Preempted is the container that this plan stops for PreemptedBy; both empty if none.
-	Preempted, PreemptedBy string
+	// Preempted is the container that this plan stops for another one; empty if none.
+	Preempted string
 	// Barred says why containers must not begin to hold GPU memory now, by id.
 	Barred map[string]string
 }

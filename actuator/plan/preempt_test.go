@@ -91,7 +91,7 @@ func TestPreemption(t *testing.T) {
 				t.Errorf("in the queue: %v", p.Queue)
 			}
 			if moved := tt.admitted != "" && tt.running != tt.admitted; moved != (p.Preempted != "") {
-				t.Errorf("preempted %q by %q", p.Preempted, p.PreemptedBy)
+				t.Errorf("preempted %q", p.Preempted)
 			}
 		})
 	}

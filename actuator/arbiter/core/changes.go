@@ -60,7 +60,7 @@ func (k *Core) change(gpu string, list []wanted) {
 			s = t.stands
 		}
 		stands[t], t.flying = after(s, w), true
-		c := Change{Process: t.process, ContainerID: t.container, ContainerName: t.name, Kind: w.kind, Stands: stands[t]}
+		c := Change{Process: t.process, ContainerID: t.container, Kind: w.kind, Stands: stands[t]}
 		if t.gang != nil {
 			t.gang.change(t, &c)
 			stands[t] = c.Stands

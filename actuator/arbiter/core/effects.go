@@ -191,10 +191,9 @@ type Change struct {
 	Process Process
 	// Gang is all of the gang; nil: the change is of the process.
 	Gang *Gang
-	// ContainerID and ContainerName are those of the container, or name the gang of several.
-	ContainerID   string
-	ContainerName string
-	Kind          ChangeKind
+	// ContainerID is the container's, or names the gang of several.
+	ContainerID string
+	Kind        ChangeKind
 	// Stands is the standing after the change.
 	Stands ladder.Standing
 }
