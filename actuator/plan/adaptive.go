@@ -21,18 +21,15 @@ import (
 //
 // No container is released past one that waits, except the brief ones: a gap in the use of the GPU
 // is no reason to reverse the order.
-type Adaptive struct {
-	// Brief is the longest task (by history) that is never held; DefaultBrief if 0.
-	Brief time.Duration
-}
-
-// DefaultBrief is about what it costs to see a task, pause it and unpause it.
-const DefaultBrief = 250 * time.Millisecond
+type Adaptive struct{}
 
 // Name implements Rule.
 func (Adaptive) Name() string { return "adaptive" }
 
 const (
+	// brief is the longest task (by history) that is never held: about what it costs to see a task,
+	// pause it and unpause it.
+	brief = 250 * time.Millisecond
 	// fits is the greatest sum of what containers use alone at which they do not slow each other
 	// down.
 	fits = 1.0
@@ -49,17 +46,12 @@ const (
 )
 
 // Open implements Rule.
-func (a Adaptive) Open(g GPU) Admission {
-	brief := a.Brief
-	if brief == 0 {
-		brief = DefaultBrief
-	}
-	return &adaptiveAdmission{gpu: g, brief: brief, known: true}
+func (Adaptive) Open(g GPU) Admission {
+	return &adaptiveAdmission{gpu: g, known: true}
 }
 
 type adaptiveAdmission struct {
 	gpu     GPU
-	brief   time.Duration
 	sum     float64 // of what those admitted use, where known
 	known   bool    // whether it is known for all that were admitted
 	taken   string  // the first one admitted
@@ -90,7 +82,7 @@ func (g *adaptiveAdmission) May(c Container) (bool, string) {
 // free reports whether the container must not be held at all.
 func (g *adaptiveAdmission) free(c Container) bool {
 	mean, known := c.Mean[g.gpu.UUID]
-	return c.brief(g.brief) || known && mean < mostly
+	return c.brief(brief) || known && mean < mostly
 }
 
 // unknown decides while it is not learned yet how much the container wants.

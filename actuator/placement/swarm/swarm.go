@@ -50,14 +50,15 @@ type Options struct {
 	Pause time.Duration
 	// AtOnce is the most changes of one round; 20 by default.
 	AtOnce int
-	// MaxAge is how long facts count while no new ones can be had; then no node is
-	// provisionable. 30 s by default.
-	MaxAge time.Duration
 	// DryRun changes nothing and says the same.
 	DryRun bool
 	Logger *slog.Logger
 	Now    func() time.Time
 }
+
+// maxAge is how long facts count while no new ones can be had; then no node is
+// provisionable.
+const maxAge = 30 * time.Second
 
 // Swarm keeps the labels while Run runs.
 type Swarm struct {
@@ -82,7 +83,6 @@ func New(o Options) (*Swarm, error) {
 	duration(&o.Interval, 5*time.Second)
 	duration(&o.Settle, 10*time.Second)
 	duration(&o.Pause, 30*time.Second)
-	duration(&o.MaxAge, 30*time.Second)
 	o.Method = cmp.Or(o.Method, placement.DefaultMethod)
 	if o.AtOnce <= 0 {
 		o.AtOnce = 20
@@ -166,7 +166,7 @@ func (s *Swarm) learn(ctx context.Context) error {
 	nodes, err := s.o.Source.Nodes(ctx)
 	now := s.o.Now()
 	if err != nil {
-		if !s.factsAt.IsZero() && now.Sub(s.factsAt) > s.o.MaxAge {
+		if !s.factsAt.IsZero() && now.Sub(s.factsAt) > maxAge {
 			for name := range s.facts {
 				s.facts[name] = fact{}
 			}
