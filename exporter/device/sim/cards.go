@@ -136,7 +136,7 @@ func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]used,
 		}
 		lost = lost || u.lost
 		energy += u.compute.Energy() - u.before
-		watts += u.compute.Power(g.opts.SamplePeriod)
+		watts += u.compute.Power(samplePeriod)
 		busy = max(busy, u.compute.Utilization(g.opts.lag()))
 		for d, n := range u.copied {
 			bytes[d] += n

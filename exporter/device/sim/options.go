@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -13,6 +12,9 @@ import (
 const (
 	mib = 1 << 20
 	gib = 1 << 30
+
+	samplePeriod = 200 * time.Millisecond // of utilisation
+	fallLag      = 770 * time.Millisecond // from the last kernel's end to a reading of 0
 )
 
 // Options says what is simulated. The zero value is one card that behaves like
@@ -34,9 +36,7 @@ type Options struct {
 	TimeSlice  time.Duration // that a new process has while several have kernels ready; default 2048 µs
 	SwitchCost time.Duration // lost when a kernel is taken off for another one; default 300 µs
 
-	SamplePeriod time.Duration // of utilisation; default 200 ms
-	RiseLag      time.Duration // from a kernel's begin to a full reading; default 300 ms
-	FallLag      time.Duration // from the last kernel's end to a reading of 0; default 770 ms
+	RiseLag time.Duration // from a kernel's begin to a full reading; default 300 ms
 
 	Checkpoint CheckpointCost
 	Channels   ChannelCost
@@ -125,9 +125,7 @@ func (o Options) withDefaults() Options {
 		o.TimeSlice = 2048 * time.Microsecond
 	}
 	set(&o.SwitchCost, 300*time.Microsecond)
-	set(&o.SamplePeriod, 200*time.Millisecond)
 	set(&o.RiseLag, 300*time.Millisecond)
-	set(&o.FallLag, 770*time.Millisecond)
 	o.Checkpoint = o.Checkpoint.withDefaults()
 	o.Channels = o.Channels.withDefaults()
 	if o.Driver == "" {
@@ -212,12 +210,12 @@ func (o Options) check() error {
 	if o.ContextShared > o.ContextTime {
 		return fmt.Errorf("ContextShared (%v) is more than ContextTime (%v)", o.ContextShared, o.ContextTime)
 	}
-	if o.RiseLag < o.SamplePeriod || o.FallLag < o.RiseLag {
-		return errors.New("want SamplePeriod ≤ RiseLag ≤ FallLag")
+	if o.RiseLag < samplePeriod || o.RiseLag > fallLag {
+		return fmt.Errorf("RiseLag is %v; want %v to %v", o.RiseLag, samplePeriod, fallLag)
 	}
 	return nil
 }
 
 func (o Options) lag() compute.Utilization {
-	return compute.Utilization{Period: o.SamplePeriod, Rise: o.RiseLag, Fall: o.FallLag}
+	return compute.Utilization{Period: samplePeriod, Rise: o.RiseLag, Fall: fallLag}
 }
