@@ -121,6 +121,12 @@ docker run --rm --network none --oom-score-adj -900 laxity:local laxity-actuator
 	echo "build.sh: Docker may not lower oom_score_adj here: a machine that runs out of memory may end the guardian"
 	set_ LAXITY_OOM_SCORE_ADJ 0
 }
+# The record of whom the memory guard has stopped must outlive the containers: a folder in the host's BPF file
+# system, where Docker can make none if that is not mounted.
+docker run --rm --network none -v "${LAXITY_BPF:-/sys/fs/bpf/laxity}:/sys/fs/bpf" laxity:local laxity-actuator --version >/dev/null 2>&1 || {
+	echo "build.sh: no BPF file system is mounted at /sys/fs/bpf: whoever kills actuator and guardian at once leaves processes stopped that wait for GPU memory. Mount it (mount -t bpf bpf /sys/fs/bpf, and in /etc/fstab), and run build.sh again"
+	set_ LAXITY_BPF bpf
+}
 
 compose=
 if docker compose version >/dev/null 2>&1; then
@@ -143,7 +149,7 @@ set_ LAXITY_DEVICE "$device"
 
 env=${LAXITY_ENV_FILE:-compose/.env}
 # Of the file that is there stays what build.sh never writes.
-own='LAXITY_CAP_BPF|LAXITY_CAP_PERFMON|LAXITY_OOM_SCORE_ADJ|LAXITY_DEVICE|PROMETHEUS_IMAGE|ALERTMANAGER_IMAGE|COMPOSE_PROJECT_NAME|COMPOSE_FILE|COMPOSE_PROFILES'
+own='LAXITY_CAP_BPF|LAXITY_CAP_PERFMON|LAXITY_BPF|LAXITY_OOM_SCORE_ADJ|LAXITY_DEVICE|PROMETHEUS_IMAGE|ALERTMANAGER_IMAGE|COMPOSE_PROJECT_NAME|COMPOSE_FILE|COMPOSE_PROFILES'
 kept=$([ ! -e "$env" ] || grep -vE "^($own)=|^# build.sh" "$env" || true)
 printf '# build.sh writes these; your own settings below stay.\n%s%s\n' "$settings" "${kept:+$kept}" >"$env"
 

@@ -126,6 +126,16 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestMemoryGuardsRecordOutlivesTheContainers: Docker unmounts a volume whose last user is gone, and what is on record there is
+// gone with it. So it is a folder of the host's BPF file system.
+func TestMemoryGuardsRecordOutlivesTheContainers(t *testing.T) {
+	for _, name := range []string{"actuator", "guardian"} {
+		if v := read[stack](t, "compose.yaml").Services[name].Volumes; !slices.Contains(v, "${LAXITY_BPF:-/sys/fs/bpf/laxity}:/sys/fs/bpf") {
+			t.Errorf("%s mounts %v", name, v)
+		}
+	}
+}
+
 // TestStopWaitsForSwaps: a step of a swap may take half a minute and what 100 MB/s need, and whoever is killed in it takes
 // the checkpoint helper along.
 func TestStopWaitsForSwaps(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 	"golang.org/x/sys/unix"
@@ -35,9 +34,9 @@ type probing struct {
 	*testing.T
 	docker *client.Client
 	image  string
-	old    bool // before 23: it does not know CAP_BPF and CAP_PERFMON
-	bpf    string
-	tenant int // a process of another user in a container, by its PID here
+	old    bool   // before 23: it does not know CAP_BPF and CAP_PERFMON
+	bpf    string // a folder of the host's BPF file system, for actuator and guardian
+	tenant int    // a process of another user in a container, by its PID here
 }
 
 func newProbing(t *testing.T) *probing {
@@ -60,22 +59,30 @@ func newProbing(t *testing.T) *probing {
 	p.old = err == nil && n < 23
 	name := "laxity-test-" + strings.ToLower(rand.Text()[:8])
 	p.build(name)
-	if _, err := p.docker.VolumeCreate(t.Context(), volume.CreateOptions{Name: name, Driver: "local",
-		DriverOpts: map[string]string{"type": "bpf", "device": "bpf", "o": "mode=0700"}}); err != nil {
-		t.Fatal(err)
-	}
-	p.bpf = name
-	t.Cleanup(func() { _ = p.docker.VolumeRemove(context.Background(), name, true) })
+	p.bpf = bpfFolder(t)
 	id := p.start(&container.Config{Image: p.image, Cmd: []string{"/inside", "sleep"}, User: "65534:65534"},
-		&container.HostConfig{NetworkMode: "none", CapDrop: []string{"ALL"}, ReadonlyRootfs: true,
-			// As long as somebody has it mounted it keeps what is in it.
-			Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: p.bpf, Target: "/sys/fs/bpf"}}})
+		&container.HostConfig{NetworkMode: "none", CapDrop: []string{"ALL"}, ReadonlyRootfs: true})
 	c, err := p.docker.ContainerInspect(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.tenant = c.State.Pid
 	return p
+}
+
+// bpfFolder names a folder of the host's BPF file system, which is removed when the test ends. Docker makes it.
+func bpfFolder(t *testing.T) string {
+	t.Helper()
+	var at unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/bpf", &at); err != nil || at.Type != unix.BPF_FS_MAGIC {
+		// systemd mounts it, and not every machine of CI has that.
+		if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+			needtest.BPF.Skipf(t, "no BPF file system at /sys/fs/bpf, and none can be mounted: %v", err)
+		}
+	}
+	folder := "/sys/fs/bpf/laxity-test-" + strings.ToLower(rand.Text()[:8])
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
 }
 
 // build makes the image.
@@ -141,8 +148,8 @@ func (p *probing) try(who string, sv service, without ...string) (found probed) 
 	host := &container.HostConfig{
 		NetworkMode: "none", PidMode: container.PidMode(sv.PID), CgroupnsMode: container.CgroupnsMode(sv.Cgroup), CapDrop: sv.CapDrop,
 		SecurityOpt: sv.Security, ReadonlyRootfs: sv.ReadOnly,
+		Binds: []string{p.bpf + ":/sys/fs/bpf"}, // Docker makes the folder, as for the stack
 		Mounts: []mount.Mount{
-			{Type: mount.TypeVolume, Source: p.bpf, Target: "/sys/fs/bpf"},
 			{Type: mount.TypeBind, Source: p.TempDir(), Target: "/run/laxity"},
 			{Type: mount.TypeBind, Source: p.TempDir(), Target: "/var/lib/laxity/actuator"},
 		},

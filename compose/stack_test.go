@@ -86,6 +86,7 @@ func startStack(t *testing.T, program []string) *stackRun {
 	t.Cleanup(s.http.CloseIdleConnections)
 	// The stack must act on this engine, and on no other. All else build.sh finds.
 	s.env = append(os.Environ(), "DOCKER_HOST="+s.daemon.Host, "LAXITY_DOCKER_SOCKET="+strings.TrimPrefix(s.daemon.Host, "unix://"),
+		"LAXITY_BPF="+bpfFolder(t),  // that of a stack which runs here is its own
 		"LAXITY_HEALTH_INTERVAL=1s", // each service waits so long for the health of those before it
 		"LAXITY_ENV_FILE="+settings)
 	begun := time.Now()
@@ -284,6 +285,7 @@ func testStack(t *testing.T, program []string) {
 		{"alerts need the token", s.token},
 		{"a person looks and acts from within", s.within},
 		{"a limit of GPU memory is kept", s.guarded},
+		{"actuator and guardian are killed at once", s.killedTogether},
 		{"a killed actuator", s.killed},
 		{"resolved", s.resolved},
 		{"end", s.end},
@@ -428,6 +430,63 @@ func (s *stackRun) guarded(t *testing.T) {
 			return d.Container == "laxity-test-limited" && d.Kind == decision.Memory && strings.Contains(d.Reason, "its limit is 64 MiB")
 		})
 	})
+}
+
+// killedTogether: a process stands at an allocation, and both who could continue it are killed. Its record outlives them,
+// and they continue it when they are started again.
+func (s *stackRun) killedTogether(t *testing.T) {
+	s = s.in(t)
+	like := s.inspect("tenant-a")
+	s.run("stop", "--timeout=1", "tenant-a", "tenant-b", "tenant-c") // nobody is to be paused
+	made, err := s.docker.ContainerCreate(t.Context(), &container.Config{Image: like.Config.Image, Entrypoint: like.Config.Entrypoint,
+		// It asks again and again, for more than it may have; not before it is guarded.
+		Cmd: []string{"--n", "64", "--more", "4096", "--more-after", "3"}, Env: like.Config.Env, Labels: map[string]string{"laxity.gpu-memory": "2GiB"}},
+		&container.HostConfig{NetworkMode: "none", Binds: like.HostConfig.Binds, Mounts: like.HostConfig.Mounts}, nil, nil, "laxity-test-asking")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = s.docker.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true})
+	}()
+	if err := s.docker.ContainerStart(t.Context(), made.ID, container.StartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(s, "it is refused", actuatorURL+"/api/v1/decisions?limit=1000", func(all []decision.Decision) bool {
+		return slices.ContainsFunc(all, func(d decision.Decision) bool {
+			return d.Container == "laxity-test-asking" && d.Kind == decision.Memory
+		})
+	})
+	asking, err := s.docker.ContainerInspect(t.Context(), made.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := func() bool { // once it goes on, it may end
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", asking.State.Pid))
+		return err == nil && strings.Contains(string(status), "\nState:\tT")
+	}
+	for _, service := range []string{"guardian", "actuator"} { // neither answers it
+		if _, pid := s.container(service); syscall.Kill(pid, syscall.SIGSTOP) != nil {
+			t.Fatalf("%s has ended", service)
+		}
+	}
+	s.await("it stands at its next allocation", stopped)
+	s.run("kill", "actuator", "guardian")
+	if !stopped() {
+		t.Error("it goes on though nobody has answered it")
+	}
+	s.run("up", "--detach", "guardian", "actuator") // and no tenant, for which it would be frozen as it stands
+	s.await("it goes on", func() bool { return !stopped() })
+	s.up()
+}
+
+// await looks again until ok.
+func (s *stackRun) await(what string, ok func() bool) {
+	s.Helper()
+	for begun := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			s.Fatalf("in vain until %s\n%s", what, s.decided())
+		}
+	}
 }
 
 // waits reports whether somebody is held or paused.
