@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -146,6 +147,35 @@ func TestFlags(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// args are the flags of a container, and its command.
+func args(t *testing.T, values, name string) []string {
+	t.Helper()
+	all := containers(t, render(t, values))
+	return all[slices.IndexFunc(all, func(c core.Container) bool { return c.Name == name })].Args
+}
+
+// TestNothingOutlastsLivenessProbes: by default no container stands still for as long as the kubelet's default liveness
+// probe takes to fail: three in a row, every 10 s. The first may fall on the beginning of the wait.
+func TestNothingOutlastsLivenessProbes(t *testing.T) {
+	got := args(t, "", "actuator")
+	if !slices.Contains(got, "--swap=off") || !slices.Contains(got, "--memory-wait=15s") {
+		t.Errorf("%v", got)
+	}
+	for values, want := range map[string]string{
+		"actuator: {swap: auto}":      "--swap=auto",
+		"actuator: {swap: off}":       "--swap=off", // false, to YAML
+		"actuator: {memoryWait: 5m}":  "--memory-wait=5m",
+		"actuator: {args: [--x=y=z]}": "--x=y=z", // as --containers.label=io.kubernetes.pod.namespace=team
+	} {
+		if got := args(t, values, "actuator"); !slices.Contains(got, want) {
+			t.Errorf("%s: %v", values, got)
+		}
+	}
+	if got := fmt.Sprint(args(t, "actuator: {args: [--swap=auto, --memory-wait=5m]}", "actuator")); strings.Count(got, "--swap") != 1 || strings.Count(got, "--memory-wait") != 1 {
+		t.Errorf("a flag is there twice, with which the actuator does not start: %s", got)
 	}
 }
 
