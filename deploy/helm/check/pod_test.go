@@ -188,6 +188,16 @@ func TestEndWaitsForSwaps(t *testing.T) {
 	}
 }
 
+// TestCPURequests: the kernel weighs containers by them, and who guards others must get its turn.
+func TestCPURequests(t *testing.T) {
+	want := map[string]string{"exporter": "250m", "actuator": "250m", "guardian": "100m"}
+	for _, c := range containers(t, render(t, "")) {
+		if got := c.Resources.Requests.Cpu().String(); got != want[c.Name] {
+			t.Errorf("%s requests %s, want %s", c.Name, got, want[c.Name])
+		}
+	}
+}
+
 // TestPorts: monitors find services, services find pods, and both agree on the port.
 func TestPorts(t *testing.T) {
 	objects := render(t, "")
