@@ -409,22 +409,29 @@ func (s *stackRun) within(t *testing.T) {
 	}
 }
 
+// limited runs the tenants' program in a container with a limit of GPU memory, which is removed at the end of the test.
+func (s *stackRun) limited(name, limit string, args ...string) (id string) {
+	s.Helper()
+	like := s.inspect("tenant-a") // one that has ended will do
+	made, err := s.docker.ContainerCreate(s.Context(), &container.Config{Image: like.Config.Image, Entrypoint: like.Config.Entrypoint,
+		Cmd: args, Env: like.Config.Env, Labels: map[string]string{"laxity.gpu-memory": limit}},
+		&container.HostConfig{NetworkMode: "none", Binds: like.HostConfig.Binds, Mounts: like.HostConfig.Mounts}, nil, nil, name)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		_ = s.docker.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true})
+	})
+	if err := s.docker.ContainerStart(s.Context(), made.ID, container.StartOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	return made.ID
+}
+
 // guarded: a program that asks for more than its container may hold is refused.
 func (s *stackRun) guarded(t *testing.T) {
 	s = s.in(t)
-	like := s.inspect("tenant-a")
-	made, err := s.docker.ContainerCreate(t.Context(), &container.Config{Image: like.Config.Image, Entrypoint: like.Config.Entrypoint,
-		Cmd: []string{"--n", "4096", "--runs", "1"}, Env: like.Config.Env, Labels: map[string]string{"laxity.gpu-memory": "64MiB"}},
-		&container.HostConfig{NetworkMode: "none", Binds: like.HostConfig.Binds, Mounts: like.HostConfig.Mounts}, nil, nil, "laxity-test-limited")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = s.docker.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true})
-	}()
-	if err := s.docker.ContainerStart(t.Context(), made.ID, container.StartOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.limited("laxity-test-limited", "64MiB", "--n", "4096", "--runs", "1")
 	until(s, "its allocation was refused", actuatorURL+"/api/v1/decisions?limit=1000", func(all []decision.Decision) bool {
 		return slices.ContainsFunc(all, func(d decision.Decision) bool {
 			return d.Container == "laxity-test-limited" && d.Kind == decision.Memory && strings.Contains(d.Reason, "its limit is 64 MiB")
@@ -436,27 +443,15 @@ func (s *stackRun) guarded(t *testing.T) {
 // and they continue it when they are started again.
 func (s *stackRun) killedTogether(t *testing.T) {
 	s = s.in(t)
-	like := s.inspect("tenant-a")
 	s.run("stop", "--timeout=1", "tenant-a", "tenant-b", "tenant-c") // nobody is to be paused
-	made, err := s.docker.ContainerCreate(t.Context(), &container.Config{Image: like.Config.Image, Entrypoint: like.Config.Entrypoint,
-		// It asks again and again, for more than it may have; not before it is guarded.
-		Cmd: []string{"--n", "64", "--more", "4096", "--more-after", "3"}, Env: like.Config.Env, Labels: map[string]string{"laxity.gpu-memory": "2GiB"}},
-		&container.HostConfig{NetworkMode: "none", Binds: like.HostConfig.Binds, Mounts: like.HostConfig.Mounts}, nil, nil, "laxity-test-asking")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = s.docker.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true})
-	}()
-	if err := s.docker.ContainerStart(t.Context(), made.ID, container.StartOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	// It asks again and again, for more than it may have; not before it is guarded.
+	id := s.limited("laxity-test-asking", "2GiB", "--n", "64", "--more", "4096", "--more-after", "3")
 	until(s, "it is refused", actuatorURL+"/api/v1/decisions?limit=1000", func(all []decision.Decision) bool {
 		return slices.ContainsFunc(all, func(d decision.Decision) bool {
 			return d.Container == "laxity-test-asking" && d.Kind == decision.Memory
 		})
 	})
-	asking, err := s.docker.ContainerInspect(t.Context(), made.ID)
+	asking, err := s.docker.ContainerInspect(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
