@@ -1,7 +1,7 @@
 // Package freezer stops and continues all processes of a container by the kernel's freezer, and says
 // whether they are stopped.
 //
-// It is a leaf, upon internal/cgroup. It imports internal/cgroup and the standard library.
+// It is a leaf, upon internal/cgroup. It imports internal/cache, internal/cgroup and the standard library.
 package freezer
 
 import (
@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
+	"github.com/laxity/laxity/internal/cache"
 	"github.com/laxity/laxity/internal/cgroup"
 )
 
@@ -24,50 +24,11 @@ import (
 type Kernel struct {
 	// Proc is where procfs of the host is mounted.
 	Proc  string
-	found *found
+	found *cache.Cache[Group] // the containers' own control groups
 }
 
 // New returns a Kernel that remembers where Find found a container.
-func New(proc string) Kernel { return Kernel{proc, &found{groups: map[string]Group{}}} }
-
-// found are the containers' own control groups, by the container's id.
-type found struct {
-	mu     sync.Mutex
-	groups map[string]Group
-}
-
-// most is how many groups are remembered, more than a node has containers.
-const most = 1000
-
-// get returns a group that is still there.
-func (f *found) get(id string) (Group, bool) {
-	if f == nil {
-		return Group{}, false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	g, ok := f.groups[id]
-	if !ok {
-		return Group{}, false
-	}
-	if _, err := os.Lstat(g.Dir); err != nil {
-		delete(f.groups, id)
-		return Group{}, false
-	}
-	return g, true
-}
-
-func (f *found) put(id string, g Group) {
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.groups) >= most {
-		clear(f.groups)
-	}
-	f.groups[id] = g
-}
+func New(proc string) Kernel { return Kernel{proc, &cache.Cache[Group]{}} }
 
 // Frozen reports whether the control group of a process is frozen.
 func (k Kernel) Frozen(pid int) (bool, error) {
@@ -215,15 +176,18 @@ func (k Kernel) Of(id string, pid int) (Group, error) {
 // container, and it works from a cgroup namespace of one's own where the host's groups are mounted.
 // The error wraps fs.ErrNotExist where there is none.
 func (k Kernel) Find(id string) (Group, error) {
-	if g, ok := k.found.get(id); ok {
-		return g, nil
+	if g, ok := k.found.Get(id); ok {
+		if _, err := os.Lstat(g.Dir); err == nil { // it is still there
+			return g, nil
+		}
+		k.found.Forget(id)
 	}
 	found, err := cgroup.OfContainer(k.Proc, controller, id)
 	if err != nil {
 		return Group{}, err
 	}
 	g := Group{found.Dir, found.V2}
-	k.found.put(id, g)
+	k.found.Put(id, g)
 	return g, nil
 }
 

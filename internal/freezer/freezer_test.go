@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laxity/laxity/internal/cache"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -262,10 +263,10 @@ func TestFindRemembers(t *testing.T) {
 	expect("first")
 	remove("first")
 	expect("")
-	for i := range 3 * most {
-		kernel.found.put(fmt.Sprint(i), Group{})
+	for i := range 3 * cache.Most {
+		kernel.found.Put(fmt.Sprint(i), Group{})
 	}
-	if n := len(kernel.found.groups); n > most {
+	if n := kernel.found.Len(); n > cache.Most {
 		t.Errorf("%d groups are remembered", n)
 	}
 }

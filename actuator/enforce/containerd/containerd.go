@@ -5,7 +5,7 @@
 // over a restart of containerd. Package README has what each costs.
 //
 // It is an adapter: it imports actuator/enforce, actuator/enforce/pause, actuator/journal,
-// containerd/errdefs, internal/ctrd, internal/process and the standard library.
+// containerd/errdefs, internal/cache, internal/ctrd, internal/process and the standard library.
 package containerd
 
 import (
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -22,6 +21,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/cache"
 	"github.com/laxity/laxity/internal/ctrd"
 	"github.com/laxity/laxity/internal/process"
 )
@@ -53,7 +53,7 @@ func New(o Options) (*Enforcer, error) {
 		o.Proc = "/proc"
 	}
 	e, err := pause.New(pause.Options{
-		Engine:  &calls{client: o.Client, proc: o.Proc, known: map[string]known{}},
+		Engine:  &calls{client: o.Client, proc: o.Proc, known: &cache.Cache[known]{}},
 		Journal: o.Journal, Freezer: o.Freezer, CallTimeout: o.CallTimeout,
 	})
 	if err != nil {
@@ -76,27 +76,13 @@ type calls struct {
 	client *ctrd.Client
 	proc   string
 
-	mu    sync.Mutex
-	known map[string]known // the containers that were found, by their ids
+	known *cache.Cache[known] // the containers that were found
 }
 
 // known is what is used of a container. It does not change while the container is there.
 type known struct {
 	namespace string
 	labels    map[string]string
-}
-
-// most is how many containers are remembered, more than a node has. One that ended is forgotten only
-// if it is asked about again; so all are forgotten at times, and those that are there are found again.
-const most = 1000
-
-func (c *calls) remember(id string, k known) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.known) >= most {
-		clear(c.known)
-	}
-	c.known[id] = k
 }
 
 // Inspect implements pause.Engine.
@@ -106,7 +92,7 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 	case err != nil:
 		return pause.State{}, translate(err)
 	case !t.Runs:
-		c.forget(id)
+		c.known.Forget(id)
 		return pause.State{}, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
 	case t.PID == 0: // containerd says this where its shim did not tell: older ones where it is slow
 		return pause.State{}, fmt.Errorf("the shim of container %.12s does not answer: %w", id, enforce.ErrUnavailable)
@@ -116,13 +102,11 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 
 // find returns a container and its task. It looks in each namespace for one that it does not know.
 func (c *calls) find(ctx context.Context, id string) (known, ctrd.Task, error) {
-	c.mu.Lock()
-	found, ok := c.known[id]
-	c.mu.Unlock()
+	found, ok := c.known.Get(id)
 	if ok {
 		t, err := c.client.Task(ctx, found.namespace, id)
 		if errdefs.IsNotFound(err) {
-			c.forget(id)
+			c.known.Forget(id)
 		}
 		return found, t, err
 	}
@@ -141,17 +125,11 @@ func (c *calls) find(ctx context.Context, id string) (known, ctrd.Task, error) {
 		found = known{namespace, read.Labels}
 		t, err := c.client.Task(ctx, namespace, id)
 		if err == nil {
-			c.remember(id, found)
+			c.known.Put(id, found)
 		}
 		return found, t, err
 	}
 	return known{}, ctrd.Task{}, fmt.Errorf("container %.12s is in none of containerd's namespaces: %w", id, enforce.ErrGone)
-}
-
-func (c *calls) forget(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.known, id)
 }
 
 // Pause implements pause.Engine.
@@ -163,9 +141,7 @@ func (c *calls) Unpause(ctx context.Context, id string) error {
 }
 
 func (c *calls) call(ctx context.Context, id string, do func(ctx context.Context, namespace, id string) error) error {
-	c.mu.Lock()
-	found, ok := c.known[id]
-	c.mu.Unlock()
+	found, ok := c.known.Get(id)
 	if !ok {
 		var err error
 		if found, _, err = c.find(ctx, id); err != nil {

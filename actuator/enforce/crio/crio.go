@@ -5,7 +5,7 @@
 // that what is paused can be released while the engine is away. Package README has what follows.
 //
 // It is an adapter: it imports actuator/enforce, actuator/enforce/pause, actuator/journal,
-// containerd/errdefs, internal/cri, internal/freezer, internal/process and the standard library.
+// containerd/errdefs, internal/cache, internal/cri, internal/freezer, internal/process and the standard library.
 package crio
 
 import (
@@ -15,13 +15,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/cache"
 	"github.com/laxity/laxity/internal/cri"
 	"github.com/laxity/laxity/internal/freezer"
 	"github.com/laxity/laxity/internal/process"
@@ -50,7 +50,7 @@ func New(o Options) (*Enforcer, error) {
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
-	c := &calls{client: o.Client, kernel: freezer.New(o.Proc), known: map[string]known{}}
+	c := &calls{client: o.Client, kernel: freezer.New(o.Proc), known: &cache.Cache[known]{}}
 	e, err := pause.New(pause.Options{Engine: c, Journal: o.Journal, Freezer: c})
 	if err != nil {
 		return nil, err
@@ -74,28 +74,15 @@ type calls struct {
 	client *cri.Client
 	kernel freezer.Kernel
 
-	mu    sync.Mutex
-	known map[string]known // the containers that were described, by their ids
+	// known are the containers that were described. The freezer of one that was forgotten is found by the id
+	// alone until it is described again.
+	known *cache.Cache[known]
 }
 
 // known is what is used of a container. It does not change while the container runs.
 type known struct {
 	pid    int
 	labels map[string]string
-}
-
-// most is how many containers are remembered, more than a node has. One that ended is forgotten only
-// if it is asked about again; so all are forgotten at times. Those that run are described again, and
-// until then their freezer is found by the id alone.
-const most = 1000
-
-func (c *calls) remember(id string, k known) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.known) >= most {
-		clear(c.known)
-	}
-	c.known[id] = k
 }
 
 // Inspect implements pause.Engine. While the engine is away, it knows those that the kernel has
@@ -110,11 +97,11 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 		}
 		return pause.State{}, translate(err)
 	default:
-		c.forget(id)
+		c.known.Forget(id)
 		return pause.State{}, translate(err)
 	}
 	if (state != cri.Running && state != cri.Unknown) || c.ended(found.pid) {
-		c.forget(id)
+		c.known.Forget(id)
 		return pause.State{}, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
 	}
 	if found.pid == 0 {
@@ -146,9 +133,7 @@ func (c *calls) explain(id string, pid int, err error) error {
 
 // find asks the engine for a container: for all of it the first time, for its state later.
 func (c *calls) find(ctx context.Context, id string) (known, cri.State, error) {
-	c.mu.Lock()
-	found, ok := c.known[id]
-	c.mu.Unlock()
+	found, ok := c.known.Get(id)
 	if ok {
 		state, _, err := c.client.StateOf(ctx, id)
 		return found, state, err
@@ -156,15 +141,9 @@ func (c *calls) find(ctx context.Context, id string) (known, cri.State, error) {
 	read, err := c.client.Describe(ctx, id, nil)
 	found = known{read.PID, read.Labels}
 	if err == nil && read.State == cri.Running && read.PID > 0 {
-		c.remember(id, found)
+		c.known.Put(id, found)
 	}
 	return found, read.State, err
-}
-
-func (c *calls) forget(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.known, id)
 }
 
 // group is the container's control group: its first process is in it, or in one below. Where the
@@ -223,12 +202,10 @@ func (c *calls) Pause(_ context.Context, id string) error { return c.set(id, tru
 func (c *calls) Unpause(_ context.Context, id string) error { return c.set(id, false) }
 
 func (c *calls) set(id string, frozen bool) error {
-	c.mu.Lock()
-	pid := c.known[id].pid // 0 while the engine is away, and for one that was forgotten: the group is found without
-	c.mu.Unlock()
-	err := c.Set(id, pid, frozen)
+	found, _ := c.known.Get(id) // no PID while the engine is away, and of one that was forgotten: the group is found without
+	err := c.Set(id, found.pid, frozen)
 	if err != nil {
-		err = c.explain(id, pid, err)
+		err = c.explain(id, found.pid, err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/laxity/laxity/internal/cache"
 	"github.com/laxity/laxity/internal/cri"
 	"github.com/laxity/laxity/internal/cri/critest"
 	"github.com/laxity/laxity/internal/freezer"
@@ -18,7 +19,7 @@ func TestShortContainersAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	c := &calls{client: client, kernel: freezer.New(s.Proc), known: map[string]known{}}
+	c := &calls{client: client, kernel: freezer.New(s.Proc), known: &cache.Cache[known]{}}
 	lives := s.Run(critest.Pod{Namespace: "ns", Name: "pod", Container: "c", Annotations: map[string]string{"laxity.dev/deadline": "9s"}})
 	before, err := c.Inspect(t.Context(), lives)
 	if err != nil {
@@ -26,12 +27,12 @@ func TestShortContainersAreForgotten(t *testing.T) {
 	}
 	for n := range 5000 {
 		id := fmt.Sprint(n)
-		c.remember(id, known{pid: 1})
-		if c.known[id].pid != 1 || len(c.known) > most {
-			t.Fatalf("after %d: %d are remembered, the last one is %+v", n+1, len(c.known), c.known[id])
+		c.known.Put(id, known{pid: 1})
+		if last, _ := c.known.Get(id); last.pid != 1 || c.known.Len() > cache.Most {
+			t.Fatalf("after %d: %d are remembered, the last one is %+v", n+1, c.known.Len(), last)
 		}
 	}
-	if _, ok := c.known[lives]; ok {
+	if _, ok := c.known.Get(lives); ok {
 		t.Fatal("it was not forgotten: this tests nothing")
 	}
 	if err := c.Pause(t.Context(), lives); err != nil || !s.Frozen(lives) {
