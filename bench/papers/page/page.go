@@ -5,70 +5,72 @@ package page
 import (
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/arbitrate"
 )
-
-// value is one measured number as the page shows it.
-type value struct {
-	at   float64 // for the comparison, in the row's unit; NaN: not measured
-	text string
-}
-
-var none = value{at: math.NaN()}
-
-// number is a value in a unit; none if it is not known.
-func number(v float64, unit string) value {
-	if math.IsNaN(v) {
-		return none
-	}
-	return value{v, strings.TrimSpace(bench.Number(v) + " " + unit)}
-}
 
 // measured computes a value from the rows of a result.
 type measured func(rows []bench.Row) value
 
-// row is one line of the page.
+// paper is one of the five.
+type paper struct {
+	name, about string
+	figures     []figure
+}
+
+// figure is a table or figure of a paper, or a part of it.
+type figure struct {
+	name string
+	// about says what holds for all of its rows.
+	about string
+	// beside names columns that it has besides, such as MPS.
+	beside []string
+	rows   []row
+}
+
+// row is one line of a figure.
 type row struct {
-	paper, place, what string
-	// stated is what the paper says; empty: the value is not in the files that we have.
+	what string
+	// stated is what the paper says; empty: the value is not in the files that we have; a dash: nothing.
 	stated string
 	// bar is stated as a number, where ours is compared with that; 0: it is not.
 	bar float64
-	// from is the experiment that measures it; empty: there is none, and missing says what it would be.
-	from, missing string
+	// from is the experiment that measures it.
+	from string
 	// settings are what the command that measures it has besides, seconds its time on a GPU; 0: it needs none.
 	settings string
 	seconds  int
-	// theirs is the paper's way, measured here in the same run; nil: it is not run. Ours is Laxity.
+	// theirs is the paper's way, measured here in the same result; nil: it is not run. Ours is Laxity.
 	theirs, ours measured
-	more         bool // a greater value is better
+	beside       []measured // one for each column of the figure
+	more         bool       // a greater value is better
+	// of is what a value is of, such as run; ofTheirs that of the paper's way, where it is something else.
+	of, ofTheirs string
 	differs      string
+	// awaited: what ours is has come after the stored result, which lacks it.
+	awaited bool
 }
 
 // line is a row with its values.
 type line struct {
 	row
 	theirs, ours value
+	beside       []value
 	result       bench.Result
 }
 
 func lineOf(r row, results map[string]bench.Result) line {
-	l := line{row: r, theirs: none, ours: none}
-	result, ok := results[r.from]
-	if !ok {
-		return l
-	}
-	l.result = result
-	l.ours = r.ours(result.Rows)
+	l := line{row: r, theirs: none, ours: none, result: results[r.from]}
+	l.ours = r.ours(l.result.Rows)
 	if r.theirs != nil {
-		l.theirs = r.theirs(result.Rows)
+		l.theirs = r.theirs(l.result.Rows)
+	}
+	for _, of := range r.beside {
+		l.beside = append(l.beside, of(l.result.Rows))
 	}
 	return l
 }
@@ -79,12 +81,12 @@ func (l line) known() bool { return l.ours.text != "" }
 // worse reports whether ours is worse than the paper's way here; where that was not run, than what the paper states.
 // A difference too small to print is none.
 func (l line) worse() bool {
-	if l.ours.text == l.theirs.text {
-		return false
-	}
 	bar := l.theirs.at
 	if math.IsNaN(bar) && l.bar != 0 {
 		bar = l.bar
+	}
+	if bench.Number(l.ours.at) == bench.Number(bar) {
+		return false
 	}
 	if l.more {
 		return l.ours.at < bar
@@ -102,115 +104,160 @@ func (l line) stated() string {
 // command measures the row.
 func (r row) command() string {
 	text := "`laxity-bench " + r.from + r.settings + "`"
-	switch {
-	case r.seconds > 0:
+	if r.seconds > 0 {
 		return text + fmt.Sprintf(", some %d s of a GPU", r.seconds)
-	default:
-		return text + ", no GPU needed"
 	}
+	return text + ", no GPU needed"
 }
 
-// source says which stored result ours is from, and how old that is; or how to measure it.
-func (l line) source() string {
+// basis says how much the values rest on; or how to measure the row.
+func (l line) basis() string {
+	theirs := l.ofTheirs
+	if theirs == "" {
+		theirs = l.of
+	}
 	switch {
-	case l.from == "":
-		return "no experiment: " + l.missing
-	case !l.known() && l.result.Name != "":
-		return "not in the stored result: " + l.command()
 	case !l.known():
 		return l.command()
+	case l.theirs.n == 0 || l.theirs.n == l.ours.n && theirs == l.of:
+		return counted(l.ours.n, l.of)
+	case theirs == l.of:
+		return fmt.Sprintf("%s; its way: %d", counted(l.ours.n, l.of), l.theirs.n)
+	default:
+		return counted(l.ours.n, l.of) + "; its way: " + counted(l.theirs.n, theirs)
 	}
-	text := fmt.Sprintf("`%s`, %s, commit %s, %s", l.from, l.result.Date.Format(time.DateOnly), l.result.Commit, l.result.Machine)
-	if n := l.runs(); n > 0 {
-		text += fmt.Sprintf(", runs: %d", n)
-	}
-	if l.result.Older != "" {
-		text += "; **older code**"
-	}
-	return text
 }
 
-// runs is how many whole runs the row is the median of, at least; 0 where it is not one of contention.
-func (l line) runs() int {
-	if !strings.HasPrefix(l.from, arbitrate.PaperName("")) {
-		return 0
+// counted is 1 run, 2 runs, 3 passes.
+func counted(n int, of string) string {
+	switch {
+	case n == 1:
+		return "1 " + of
+	case strings.HasSuffix(of, "s"):
+		return fmt.Sprintf("%d %ses", n, of)
+	default:
+		return fmt.Sprintf("%d %ss", n, of)
 	}
-	type run struct{ tasks, number float64 }
-	seen, runs := map[run]bool{}, map[float64]int{} // by number of tasks
-	for _, r := range arbitrate.Whole(l.result.Rows) {
-		if k := (run{r.Num("n_tasks"), r.Num("run")}); !seen[k] {
-			seen[k] = true
-			runs[k.tasks]++
-		}
-	}
-	if len(runs) == 0 {
-		return 0
-	}
-	return slices.Min(slices.Collect(maps.Values(runs)))
 }
 
 const head = `# The papers' tables and figures, and ours
 
-Each table and figure of [the five papers](../docs/papers.md) that states a measurement, with what we measured of the same. *By the paper*: its
-own figure, on its own machine. *Its way, here*: what the paper does, measured on our machine in the same run as ours; a dash: not run.
-*See the paper*: the files that we work from do not have the figure. Papers of which we have an abstract or a poster (P4, P5) have no
-numbers of tables.
+Each table and figure of [the five papers](../docs/papers.md) that states a measurement, with what we measured of the same.
 
-Ours is worse where it is worse than the paper's way here; where that is not run, than the paper's own figure. This page is made from
-the stored rows in [results/](results/) by
+- *By the paper*: its own figure, on its own machine. *See the paper*: the files that we work from do not have the figure. A dash: it has none. Of P4
+  we have the abstract, of P5 a poster.
+- *Its way, here*: what the paper does or describes, measured here by the same experiment as ours. A dash, or no such column: not run.
+- *Ours*: Laxity. It is **bold** where it is worse than the paper's way here; where that is not run, than the paper's own figure.
+- *Of*: how many runs, tasks or rounds a value is of. Values are medians, unless the row or the text above the table says otherwise. In brackets: the
+  least and the most.
+- **Older code**: what the result measures has changed since, as [results/older.txt](results/older.txt) says.
+
+This page is made from the stored rows in [results/](results/) by
 
     make bench-report
 
-and a test says when it is stale. Medians, where nothing else is said.
+and a test says when it is stale.
 `
 
 // Write writes the page. Results are the stored ones, by experiment.
 func Write(w io.Writer, results map[string]bench.Result) error {
-	var b strings.Builder
-	b.WriteString(head)
-	var lines []line
-	for _, r := range rows() {
-		lines = append(lines, lineOf(r, results))
-	}
-	count := func(keep func(line) bool) (n int) {
-		for _, l := range lines {
-			if keep(l) {
-				n++
+	var b, sections strings.Builder
+	worse := [][]string{{"FIGURE", "WHAT", "BY THE PAPER", "ITS WAY, HERE", "OURS", "WHAT DIFFERS"}}
+	rows, known := 0, 0
+	for _, p := range papers() {
+		fmt.Fprintf(&sections, "\n## %s\n\n%s\n", p.name, p.about)
+		for _, f := range p.figures {
+			var lines []line
+			for _, r := range f.rows {
+				l := lineOf(r, results)
+				lines = append(lines, l)
+				rows++
+				if l.known() {
+					known++
+				}
+				if l.worse() {
+					worse = append(worse, []string{link(p, f), l.what, l.stated(), cell(l.theirs, "-"), cell(l.ours, "-"), l.differs})
+				}
 			}
+			section(&sections, p, f, lines)
 		}
-		return n
 	}
-	fmt.Fprintf(&b, "\nOf %d rows %d are measured, %d have an experiment that has not measured them so far, %d have none.\n", len(lines), count(line.known),
-		count(func(l line) bool { return l.from != "" && !l.known() }), count(func(l line) bool { return l.from == "" }))
-	b.WriteString("\n## Where ours is worse\n\n")
-	table(&b, true, slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return !l.worse() }))
-	for _, p := range papers {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", p.name, p.about)
-		table(&b, false, slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.paper != p.name }))
-	}
+	b.WriteString(head)
+	fmt.Fprintf(&b, "\nOf %d rows %d are measured; %d have an experiment that has not measured them so far. Ours is worse in %d.\n\n## Where ours is worse\n\n",
+		rows, known, rows-known, len(worse)-1)
+	bench.Markdown(&b, worse)
+	b.WriteString(sections.String())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// table writes lines, with their paper where they are of several.
-func table(b *strings.Builder, named bool, lines []line) {
-	cells := [][]string{{"TABLE, FIGURE", "WHAT", "BY THE PAPER", "ITS WAY, HERE", "OURS", "WHAT DIFFERS", "FROM"}}
-	for _, l := range lines {
-		place := l.place
-		if named {
-			place = strings.TrimSpace(l.paper + " " + place)
-		}
-		theirs, ours := l.theirs.text, l.ours.text
-		if theirs == "" {
-			theirs = "-"
-		}
-		switch {
-		case ours == "":
-			ours = "not measured"
-		case l.worse() && !named:
-			ours = "**" + ours + "**"
-		}
-		cells = append(cells, []string{place, l.what, l.stated(), theirs, ours, l.differs, l.source()})
+// heading is unique on the page: papers have figures of the same number.
+func heading(p paper, f figure) string { return p.name + ", " + f.name }
+
+// link leads to a figure.
+func link(p paper, f figure) string {
+	to := strings.ToLower(strings.NewReplacer(" ", "-", ",", "", ".", "", ":", "").Replace(heading(p, f)))
+	return fmt.Sprintf("[%s](#%s)", heading(p, f), to)
+}
+
+func cell(v value, unknown string) string {
+	if v.text == "" {
+		return unknown
 	}
-	bench.Markdown(b, cells)
+	return v.text
+}
+
+// section writes a figure: what it is from, and its rows.
+func section(b *strings.Builder, p paper, f figure, lines []line) {
+	fmt.Fprintf(b, "\n### %s\n\n", heading(p, f))
+	if f.about != "" {
+		b.WriteString(f.about + "\n\n")
+	}
+	if from := sources(lines); from != "" {
+		b.WriteString("From " + from + ".\n\n")
+	}
+	table := make([][]string, len(lines)+1)
+	column := func(name string, of func(line) string) {
+		table[0] = append(table[0], name)
+		for i, l := range lines {
+			table[i+1] = append(table[i+1], of(l))
+		}
+	}
+	column("WHAT", func(l line) string { return l.what })
+	column("BY THE PAPER", line.stated)
+	if slices.ContainsFunc(lines, func(l line) bool { return l.row.theirs != nil }) {
+		column("ITS WAY, HERE", func(l line) string { return cell(l.theirs, "-") })
+	}
+	column("OURS", func(l line) string {
+		if l.worse() {
+			return "**" + l.ours.text + "**"
+		}
+		return cell(l.ours, "not measured")
+	})
+	for i, name := range f.beside {
+		column(name, func(l line) string { return cell(l.beside[i], "-") })
+	}
+	if slices.ContainsFunc(lines, func(l line) bool { return l.differs != "" }) {
+		column("WHAT DIFFERS", func(l line) string { return l.differs })
+	}
+	column("OF", line.basis)
+	bench.Markdown(b, table)
+}
+
+// sources are the stored results that lines are from, and how old they are.
+func sources(lines []line) string {
+	var all []string
+	for _, l := range lines {
+		if l.result.Name == "" {
+			continue
+		}
+		text := fmt.Sprintf("`%s` (%s, commit %s, %s", l.from, l.result.Date.Format(time.DateOnly), l.result.Commit, l.result.Machine)
+		if l.result.Older != "" {
+			text += "; **older code**"
+		}
+		if text += ")"; !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, ", ")
 }

@@ -3,78 +3,69 @@ package page
 import (
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/arbitrate"
 	"github.com/laxity/laxity/bench/experiments"
 )
 
-// Each row is complete: its experiment is there and has its settings; or it says what is missing.
-func TestRows(t *testing.T) {
-	names := map[string]bool{}
-	for _, p := range papers {
-		names[p.name] = true
+// allRows are the rows of all figures.
+func allRows() (all []row) {
+	for _, p := range papers() {
+		for _, f := range p.figures {
+			all = append(all, f.rows...)
+		}
 	}
-	for _, r := range rows() {
-		if !names[r.paper] || r.what == "" {
-			t.Errorf("%+v: which paper, and what?", r)
-		}
-		if r.from == "" {
-			if r.missing == "" || r.ours != nil {
-				t.Errorf("%s: nothing measures it, and nothing says what would", r.what)
+	return all
+}
+
+// Each row is complete: its experiment is there and has its settings; it says what it counts, and fills its figure's columns.
+func TestRows(t *testing.T) {
+	for _, p := range papers() {
+		for _, f := range p.figures {
+			for _, r := range f.rows {
+				e, ok := experiments.Find(r.from)
+				if !ok || r.what == "" || r.ours == nil || r.of == "" || len(r.beside) != len(f.beside) {
+					t.Errorf("%s: %q is not complete, or there is no experiment %q", heading(p, f), r.what, r.from)
+				}
+				args := map[string]string{}
+				for part := range strings.SplitSeq(r.settings, " --set ") {
+					if name, value, ok := strings.Cut(part, "="); ok {
+						args[name] = value
+					}
+				}
+				if err := e.CheckSettings(args); err != nil {
+					t.Errorf("%s: %v", r.what, err)
+				}
+				if e.NeedsGPU && r.seconds == 0 {
+					t.Errorf("%s: no time on a GPU", r.what)
+				}
+				if n := strings.Count(r.differs, ". "); n > 1 {
+					t.Errorf("%s: %d sentences are too many for a cell", r.what, n+1)
+				}
 			}
-			continue
-		}
-		e, ok := experiments.Find(r.from)
-		if !ok || r.ours == nil || r.differs == "" {
-			t.Errorf("%s: no experiment %q, no value or no word on what differs", r.what, r.from)
-		}
-		args := map[string]string{}
-		for part := range strings.SplitSeq(r.settings, " --set ") {
-			if name, value, ok := strings.Cut(part, "="); ok {
-				args[name] = value
-			}
-		}
-		if err := e.CheckSettings(args); err != nil {
-			t.Errorf("%s: %v", r.what, err)
-		}
-		if e.NeedsGPU && r.seconds == 0 {
-			t.Errorf("%s: no time on a GPU", r.what)
 		}
 	}
 }
 
-// A stored result gives every row that names it a value: keys and ways are called what the rows call them. Ways that
-// are left out unless asked for, and sets and numbers of containers that no portion has measured so far, may be missing.
+// A stored result gives every row that names it a value: keys and ways are called what the rows call them.
 func TestStoredResultsGiveValues(t *testing.T) {
-	stored, err := experiments.Stored(os.DirFS("../../results"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for _, r := range rows() {
+	stored, seen := stored(t), 0
+	for _, r := range allRows() {
 		l := lineOf(r, stored)
-		result, ok := stored[r.from]
-		if !ok || strings.Contains(r.settings, "ways=") {
+		if _, ok := stored[r.from]; !ok || r.awaited && !l.known() {
 			continue
 		}
-		if _, set, _ := strings.Cut(r.settings, "sets="); set != "" && !slices.ContainsFunc(result.Rows, func(r bench.Row) bool { return r.Str("set") == set }) {
-			continue // to be measured in a later portion
-		}
-		if !l.known() && strings.HasPrefix(r.from, arbitrate.PaperName("")) {
-			continue // the same: its number of containers lacks a way
-		}
 		seen++
-		if !l.known() && strings.Contains(r.differs, "older results have") {
-			continue // which is something else
+		if !l.known() || l.ours.n == 0 || r.theirs != nil && (l.theirs.text == "" || l.theirs.n == 0) {
+			t.Errorf("%s: ours %+v, theirs %+v", r.what, l.ours, l.theirs)
 		}
-		few := strings.Contains(r.what, "p99") // of the paper's way, which takes a second a question: no p99 of them
-		if !l.known() || r.theirs != nil && math.IsNaN(l.theirs.at) && !few {
-			t.Errorf("%s %s, %s: ours %q, theirs %q", r.paper, r.place, r.what, l.ours.text, l.theirs.text)
+		for i, v := range l.beside {
+			if v.text == "" && !(r.from == "cnns" && strings.Contains(r.what, "deadline")) { // one after another has none
+				t.Errorf("%s: column %d is empty", r.what, i)
+			}
 		}
 	}
 	if seen < 20 {
@@ -82,8 +73,17 @@ func TestStoredResultsGiveValues(t *testing.T) {
 	}
 }
 
+func stored(t *testing.T) map[string]bench.Result {
+	t.Helper()
+	all, err := experiments.Stored(os.DirFS("../../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestWorse(t *testing.T) {
-	at := func(v float64) value { return number(v, "s") }
+	at := func(v float64) value { return number(v, "s", 1) }
 	for name, c := range map[string]struct {
 		ours, theirs value
 		bar          float64
@@ -116,13 +116,27 @@ func TestPass(t *testing.T) {
 		return bench.Row{"way": laxity, "kind": "process", "containers": 10, key: 3.0}
 	}
 	of := func(rows ...bench.Row) line {
-		return lineOf(onePass(10, row{seconds: 1}), map[string]bench.Result{"cost": {Name: "cost", Rows: rows}})
+		return lineOf(costOf("cost", 10, 480).pass("a pass", true), map[string]bench.Result{"cost": {Name: "cost", Rows: rows}})
 	}
-	if l := of(scrape, process("pass_mean_ms")); l.ours.text != "3 ms" {
-		t.Errorf("%+v", l.ours)
+	if l := of(scrape, process("pass_mean_ms")); l.ours.text != "3 ms" || l.basis() != "1 window" {
+		t.Errorf("%+v, %s", l.ours, l.basis())
 	}
-	if l := of(scrape, process("pass_ms")); l.known() || !strings.HasPrefix(l.source(), "not in the stored result: ") {
-		t.Errorf("older: %+v, %s", l.ours, l.source())
+	if l := of(scrape, process("pass_ms")); l.known() || l.basis() != "`laxity-bench cost`, some 480 s of a GPU" {
+		t.Errorf("older: %+v, %s", l.ours, l.basis())
+	}
+}
+
+// A row says of how much it is, for each way where they differ.
+func TestBasis(t *testing.T) {
+	for want, l := range map[string]line{
+		"3 runs":                       {row: row{of: "run"}, ours: number(1, "s", 3), theirs: number(2, "s", 3)},
+		"1 run":                        {row: row{of: "run"}, ours: number(1, "s", 1), theirs: none},
+		"100 rounds; its way: 5":       {row: row{of: "round"}, ours: number(1, "", 100), theirs: number(1, "", 5)},
+		"2 windows; its way: 2 passes": {row: row{of: "window", ofTheirs: "pass"}, ours: number(1, "", 2), theirs: number(1, "", 2)},
+	} {
+		if got := l.basis(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
@@ -149,77 +163,16 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// Contention: two containers of which each takes 22 s, beside one alone of 10 s.
-func TestContended(t *testing.T) {
-	task := func(way string, n, run, ways int, took, kernels float64) bench.Row {
-		return bench.Row{"set": "13312", "way": way, "n_tasks": n, "run": run, "ways": ways, "start": 0.0, "end": took, "took_s": took, "launch_s": 0.5, "kernels_s": kernels}
-	}
-	rows := []bench.Row{
-		task(sliced, 1, 1, 1, 10, 9),
-		task(sliced, 2, 1, 1, 22, 20), task(sliced, 2, 1, 1, 22, 21),
-		task(sliced, 2, 2, 2, 99, 99), // its run lacks a way
-	}
-	for name, c := range map[string]struct {
-		of   measured
-		want float64
-	}{
-		"loss": {loss("13312", sliced, 2), 2}, "kernels": {phase("kernels", "13312", sliced, 2), 20.5}, "output": {phase("output", "13312", sliced, 1), 0.5},
-		"slowdown": {slowdown("13312", sliced, 2), 2.2}, "spread": {spread("13312", sliced, 2), 100 / 20.5},
-	} {
-		if got := c.of(rows).at; math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-		if v := c.of(nil); v.text != "" {
-			t.Errorf("%s of nothing: %q", name, v.text)
+// What is in brackets is the least and the most, where they are printed differently.
+func TestSpanned(t *testing.T) {
+	for want, v := range map[string][]float64{"2 s (1 to 4)": {4, 1, 2, math.NaN()}, "10.1 s": {10.11, 10.12}, "": {math.NaN()}} {
+		if got := spanned(v, "s", len(v)); got.text != want {
+			t.Errorf("%v: %q, want %q", v, got.text, want)
 		}
 	}
 }
 
-func TestChangeAndEnded(t *testing.T) {
-	rows := []bench.Row{
-		{"way": laxity, "set": "unequal", "took": 8.0, "outcome": "ended"}, {"way": static, "set": "unequal", "took": 10.0, "outcome": "ended"},
-		{"way": static, "set": "unequal", "took": 90.0, "outcome": "out of memory"}, {"way": static, "took": 1.0, "outcome": "ended"},
-		{"way": laxity, "shape": "two", "ended": 2, "containers": 2}, {"way": laxity, "shape": "two", "ended": 1, "containers": 2},
-	}
-	if v := change("unequal", laxity, static, "took")(rows); v.text != "-20.0 %" {
-		t.Errorf("%+v", v)
-	}
-	if v := change("equal", laxity, static, "took")(rows); v.text != "" {
-		t.Errorf("without rows of ours: %+v", v)
-	}
-	if v := ended("two", laxity)(rows); v.text != "1 of 2 rounds" || v.at != 0.5 {
-		t.Errorf("%+v", v)
-	}
-}
-
-func TestTrainedFittingHiding(t *testing.T) {
-	rows := []bench.Row{
-		{"way": laxity, "right": true, "swapped_out": 2.0}, {"way": laxity, "right": true, "swapped_out": 0.0},
-		{"way": sliced, "right": true}, {"way": sliced, "right": false},
-	}
-	fits := []bench.Row{
-		{"way": laxity, "run": 1, "steps": 3, "outcome": "refused"}, {"way": laxity, "run": 1, "steps": 3, "outcome": "refused"}, {"way": laxity, "run": 1, "steps": 1, "outcome": "waits"},
-	}
-	sees := bench.Row{"own": 1, "cuda_own": 1, "cuda_others": 0, "nvml_others": 0, "files_others": 0, "made_others": 0}
-	for name, c := range map[string]struct {
-		of   measured
-		rows []bench.Row
-		text string
-		at   float64
-	}{
-		"with swaps": {trained(laxity), rows, "2 of 2, 2 swaps", 1}, "without": {trained(sliced), rows, "1 of 2", 0.5},
-		"fitting": {fitting(laxity), fits, "2 containers", 2}, "hiding": {hiding, []bench.Row{sees, {"control": true}}, "1 of 1 containers", 1},
-	} {
-		if v := c.of(c.rows); v.text != c.text || v.at != c.at {
-			t.Errorf("%s: %+v", name, v)
-		}
-		if v := c.of(nil); !math.IsNaN(v.at) {
-			t.Errorf("%s of nothing: %+v", name, v)
-		}
-	}
-}
-
-// The page says of each row where it is from, and leads with what is worse.
+// The page says of each figure where it is from, and leads with what is worse.
 func TestWrite(t *testing.T) {
 	var b strings.Builder
 	results := map[string]bench.Result{"cost": {Name: "cost", Commit: "abc1234", Machine: "M", Date: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Older: "all of it",
@@ -229,12 +182,16 @@ func TestWrite(t *testing.T) {
 	}
 	text := b.String()
 	worse, rest, _ := strings.Cut(text, "\n## P1\n")
-	if !strings.Contains(worse, "| P1 Figs 4–5 | private memory of the monitor, 10 containers |") || strings.Contains(worse, "CPU of the monitor") {
+	if !strings.Contains(worse, "| [P1, Figs 4 and 5](#p1-figs-4-and-5) | private memory of the monitor |") || strings.Contains(worse, "CPU of the monitor") {
 		t.Errorf("what is worse: %s", worse)
 	}
-	for _, want := range []string{"| 10 MiB | **20 MiB** |", "`cost`, 2026-01-02, commit abc1234, M; **older code**", "not measured", "`laxity-bench bytes`, no GPU needed", "`laxity-bench contention-13312`, some", "see the paper"} {
+	for _, want := range []string{"| 10 MiB | **20 MiB** |", "From `cost` (2026-01-02, commit abc1234, M; **older code**).", "| not measured |", "`laxity-bench bytes`, no GPU needed",
+		"`laxity-bench contention-13312`, some", "see the paper"} {
 		if !strings.Contains(rest, want) {
 			t.Errorf("no %q", want)
 		}
+	}
+	if !strings.Contains(worse, " 1 are measured; ") || !strings.Contains(worse, "Ours is worse in 1.") {
+		t.Errorf("the sum: %s", worse)
 	}
 }
