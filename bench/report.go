@@ -46,7 +46,7 @@ func Drawings(experiments []Experiment, results map[string]Result) (map[string]s
 
 // WriteReport writes the page and its charts into a folder, and removes charts that
 // no result has any more.
-func WriteReport(folder string, experiments []Experiment, results map[string]Result) error {
+func WriteReport(folder string, experiments []Experiment, results map[string]Result, worse []string) error {
 	drawn, err := Drawings(experiments, results)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func WriteReport(folder string, experiments []Experiment, results map[string]Res
 		}
 	}
 	var text strings.Builder
-	if err := Report(&text, experiments, results); err != nil {
+	if err := Report(&text, experiments, results, worse); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(folder, "README.md"), []byte(text.String()), 0o644)
@@ -71,7 +71,7 @@ func WriteReport(folder string, experiments []Experiment, results map[string]Res
 
 const reportHead = `# Measurements
 
-Every figure that Laxity claims, with the command that measured it and the alternatives measured
+The figures of README and docs/figures.md, with the command that measured each and the alternatives measured
 in the same run. This page and its charts are made from the stored rows in [results/](results/) by
 
     make bench-report
@@ -83,11 +83,17 @@ and a test computes every figure again from its rows. To measure on your own mac
 Figures of a simulated GPU show that an experiment works, not how fast anything is.
 `
 
-// Report writes the page of measurements: for each experiment that has a stored
-// result, what it does, its table and its figures.
-func Report(w io.Writer, experiments []Experiment, results map[string]Result) error {
+// Report writes the page of measurements: what is worse, in sentences, and for each experiment that has a
+// stored result what it does, its table and its figures.
+func Report(w io.Writer, experiments []Experiment, results map[string]Result, worse []string) error {
 	var b strings.Builder
 	b.WriteString(reportHead)
+	if len(worse) > 0 {
+		b.WriteString("\n## Where Laxity is worse\n\n")
+		for _, sentence := range worse {
+			b.WriteString("- " + sentence + "\n")
+		}
+	}
 	for _, e := range experiments {
 		r, ok := results[e.Name]
 		if !ok {

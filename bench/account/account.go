@@ -19,7 +19,7 @@ import (
 )
 
 const about = `Two containers without labels compute without a break: heavy multiplies fp32 matrices, light adds to a small tensor;
-neither makes an H200 lower its clock. Each is alone for a while, which tells how long one of its batches takes and how much
+neither makes the card lower its clock. Each is alone for a while, which tells how long one of its batches takes and how much
 power it draws beyond the idle card; then both share the card by time slices. What each truly had is the number of its batches
 times what one takes alone, and those seconds times its power alone. The exporter's gpu_container_gpu_seconds_total and
 gpu_container_energy_joules_total are compared with it: while both compute, of which each was alone before, and by an exporter

@@ -23,7 +23,8 @@ leave the GPU partly idle.`
 	aboutPaper = ` Ways: default is time slicing, p3 the paper's algorithm by Docker pause, laxity as it is shipped (time slices; nobody has a
 deadline here), mps NVIDIA's MPS. N × lone, which the paper compares with, is N times the time of one container alone; one runs them one after
 another, once, to check that. Input is from the start to the first launch, output from the last kernel's end to the end. All times are those that
-the programs stamp themselves. The median of the runs of each way; no way is always first. A run is a portion or several, one after another: a
+the programs stamp themselves. The median of the runs of each way, with the least and the most; kernels are those
+of all tasks, their spread is the most less the least of a run's in percent of their median; no way is always first. A run is a portion or several, one after another: a
 later one takes the ways that are still to be measured. laxity, which learns from earlier runs, knows one lone run at the start of each portion.
 Only runs of all ways count. FAILED says how often a way did not get its run done, and was tried again.`
 )
@@ -226,9 +227,33 @@ func paperTable(rows []bench.Row) [][]string {
 		for i := range took {
 			output[i] = took[i] - input[i] - kernels[i]
 		}
-		lines = append(lines, []string{fmt.Sprint(t.n), t.way, bench.Number(c.makespan()), bench.Number(c.makespan() / (float64(t.n) * lone(all, t.set))),
-			bench.Number(c.turnaround()), bench.Number(bench.Median(input)), bench.Number(bench.Median(kernels)), bench.Number(bench.Median(output)),
-			bench.Number(100 * (bench.Max(kernels) - bench.Quantile(kernels, 0)) / bench.Median(kernels)), fmt.Sprint(len(c.runs)), fmt.Sprint(t.failed)})
+		lines = append(lines, []string{fmt.Sprint(t.n), t.way, withRange(c.each(makespanOf)), bench.Number(c.makespan() / (float64(t.n) * lone(all, t.set))),
+			withRange(c.each(turnaroundOf)), bench.Number(bench.Median(input)), withRange(kernels), bench.Number(bench.Median(output)),
+			bench.Number(100 * KernelSpread(rows, t.way, t.n)), fmt.Sprint(len(c.runs)), fmt.Sprint(t.failed)})
 	}
 	return lines
+}
+
+// withRange is a median, with the least and the most beside it where there are several.
+func withRange(values []float64) string {
+	if len(values) < 2 {
+		return bench.Number(bench.Median(values))
+	}
+	return fmt.Sprintf("%s (%s–%s)", bench.Number(bench.Median(values)), bench.Number(slices.Min(values)), bench.Number(slices.Max(values)))
+}
+
+// KernelSpread is the most minus the least kernel time of a run's n tasks, in parts of their median: the median over
+// the runs of a way, since runs may differ by more than the tasks of one.
+func KernelSpread(rows []bench.Row, way string, n int) float64 {
+	runs := map[float64][]float64{}
+	for _, r := range rows {
+		if r.Str("way") == way && int(r.Num("n_tasks")) == n {
+			runs[r.Num("run")] = append(runs[r.Num("run")], r.Num("kernels_s"))
+		}
+	}
+	var spreads []float64
+	for _, kernels := range runs {
+		spreads = append(spreads, (slices.Max(kernels)-slices.Min(kernels))/bench.Median(kernels))
+	}
+	return bench.Median(spreads)
 }

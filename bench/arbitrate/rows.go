@@ -46,15 +46,18 @@ type cell struct {
 	failed   int // runs
 }
 
-func (c cell) makespan() float64   { return c.median(func(s summary) float64 { return s.makespan }) }
-func (c cell) turnaround() float64 { return c.median(func(s summary) float64 { return s.turnaround }) }
+func makespanOf(s summary) float64   { return s.makespan }
+func turnaroundOf(s summary) float64 { return s.turnaround }
 
-func (c cell) median(of func(summary) float64) float64 {
-	var values []float64
+func (c cell) makespan() float64   { return bench.Median(c.each(makespanOf)) }
+func (c cell) turnaround() float64 { return bench.Median(c.each(turnaroundOf)) }
+
+// each is a value of each run.
+func (c cell) each(of func(summary) float64) (values []float64) {
 	for _, s := range c.runs {
 		values = append(values, of(s))
 	}
-	return bench.Median(values)
+	return values
 }
 
 // hits is the number of deadlines that were met in the worst run; NaN without

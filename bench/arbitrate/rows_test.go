@@ -267,3 +267,17 @@ func TestPaperFigures(t *testing.T) {
 		t.Errorf("table: %v", lines)
 	}
 }
+
+// The spread is that of a run's tasks: runs that differ as a whole spread nothing.
+func TestKernelSpread(t *testing.T) {
+	var rows []bench.Row
+	for run, kernels := range [][]float64{{10, 10, 11}, {20, 20, 22}, {5, 5, 6}} {
+		for _, k := range kernels {
+			rows = append(rows, bench.Row{"way": p3, "n_tasks": 3, "run": run + 1, "kernels_s": k}, bench.Row{"way": mps, "n_tasks": 3, "run": run + 1, "kernels_s": 10 * k},
+				bench.Row{"way": p3, "n_tasks": 1, "run": run + 1, "kernels_s": 100.0})
+		}
+	}
+	if got := KernelSpread(rows, p3, 3); math.Abs(got-0.1) > 1e-9 {
+		t.Errorf("a spread of %v, want 0.1", got)
+	}
+}

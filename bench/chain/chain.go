@@ -98,7 +98,11 @@ type measurement struct {
 
 func (m *measurement) run(ctx context.Context, samples int) (rows []bench.Row, err error) {
 	defer func() { err = errors.Join(err, m.stack.close()) }()
-	if err := m.stack.laxity(ctx, m.gpu, m.label, m.way); err != nil {
+	if err := m.stack.reserve(ctx); err != nil {
+		return nil, err
+	}
+	// One at a time, in the order of their starts: whoever comes second is held.
+	if err := m.stack.laxity(ctx, m.gpu, m.label, "--policy=fifo", "--share=one", "--arbitrate="+m.way.arbitrate, "--hold=pause"); err != nil {
 		return nil, err
 	}
 	if m.way.monitored {
@@ -158,16 +162,21 @@ func (m *measurement) sample(ctx context.Context, i int) (took time.Duration, er
 
 // began is the moment from which on time counts: the program's cuInit.
 func (m *measurement) began(ctx context.Context, t *tenant.Tenant) (time.Time, error) {
-	said, err := t.Timeline(ctx)
+	return m.said(ctx, t, "init")
+}
+
+// said is the moment of a program's event.
+func (m *measurement) said(ctx context.Context, t *tenant.Tenant, event string) (time.Time, error) {
+	all, err := t.Timeline(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	for _, e := range said {
-		if e.Name == "init" {
+	for _, e := range all {
+		if e.Name == event {
 			return e.Time, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("container %s was paused before its cuInit", t.Name)
+	return time.Time{}, fmt.Errorf("container %s did not come to its %q", t.Name, event)
 }
 
 func (m *measurement) name(suffix string) string {

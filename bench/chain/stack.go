@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/daemon"
@@ -50,13 +51,17 @@ func (s *stack) start(ctx context.Context, address, program string, args ...stri
 	return err
 }
 
-// laxity starts exporter and actuator.
-func (s *stack) laxity(ctx context.Context, gpu *bench.GPU, label string, w way) error {
+// reserve finds the addresses.
+func (s *stack) reserve(ctx context.Context) error {
 	addresses, err := daemon.FreeAddresses(ctx, 4)
-	if err != nil {
-		return err
+	if err == nil {
+		s.exporter, s.actuator, s.prometheus, s.alertmanager = addresses[0], addresses[1], addresses[2], addresses[3]
 	}
-	s.exporter, s.actuator, s.prometheus, s.alertmanager = addresses[0], addresses[1], addresses[2], addresses[3]
+	return err
+}
+
+// laxity starts exporter and actuator, this one with some flags of its own.
+func (s *stack) laxity(ctx context.Context, gpu *bench.GPU, label string, flags ...string) error {
 	exporter, err := daemon.Program("laxity-exporter")
 	if err != nil {
 		return err
@@ -69,10 +74,28 @@ func (s *stack) laxity(ctx context.Context, gpu *bench.GPU, label string, w way)
 		"--state-dir="+filepath.Join(s.dir, "exporter"), "--web.listen-address="+s.exporter); err != nil {
 		return err
 	}
-	// One at a time, in the order of their starts: whoever comes second is held.
-	return s.start(ctx, s.actuator, actuator, "serve", "--node=local", "--exporter=http://"+s.exporter,
-		"--policy=fifo", "--share=one", "--arbitrate="+w.arbitrate, "--hold=pause", "--containers.label="+label,
-		"--state-dir="+filepath.Join(s.dir, "actuator"), "--lock-dir="+filepath.Join(s.dir, "lock"), "--web.listen-address="+s.actuator)
+	return s.start(ctx, s.actuator, actuator, append([]string{"serve", "--node=local", "--exporter=http://" + s.exporter, "--containers.label=" + label,
+		"--state-dir=" + s.stateDir(), "--lock-dir=" + filepath.Join(s.dir, "lock"), "--web.listen-address=" + s.actuator}, flags...)...)
+}
+
+// stateDir is the actuator's.
+func (s *stack) stateDir() string { return filepath.Join(s.dir, "actuator") }
+
+// guardian starts one that does not end with the actuator.
+func (s *stack) guardian(ctx context.Context, gpu *bench.GPU) error {
+	program, err := daemon.Program("laxity-actuator")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.stateDir(), 0o700); err != nil {
+		return err
+	}
+	d, err := daemon.Begin(ctx, s.dir, program, "guardian", "--state-dir="+s.stateDir(), "--device="+gpu.Device)
+	if err != nil {
+		return err
+	}
+	s.daemons = append(s.daemons, d)
+	return d.Await(ctx, func() bool { return journal.Taken(journal.GuardianLock(s.stateDir())) })
 }
 
 // monitoring starts a stock Prometheus and Alertmanager.
@@ -153,15 +176,20 @@ func describe(s state.State, err error) string {
 }
 
 func (s *stack) state(ctx context.Context) (state state.State, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.actuator+"/api/v1/state", nil)
+	err = s.get(ctx, "/api/v1/state", &state)
+	return state, err
+}
+
+// get asks the actuator.
+func (s *stack) get(ctx context.Context, path string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.actuator+path, nil)
 	if err != nil {
-		return state, err
+		return err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return state, err
+		return err
 	}
 	defer resp.Body.Close()
-	err = json.NewDecoder(resp.Body).Decode(&state)
-	return state, err
+	return json.NewDecoder(resp.Body).Decode(answer)
 }

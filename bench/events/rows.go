@@ -100,6 +100,16 @@ func figures(rs []bench.Row) []bench.Figure {
 	add("end_error_p99_ms", "end_error_s", "destroy", bench.P99)
 	add("end_error_at_exit_median_ms", "end_error_s", "exit", bench.Median)
 	add("end_error_at_exit_p99_ms", "end_error_s", "exit", bench.P99)
+	outside, bounded := 0.0, 0
+	for _, r := range rs {
+		if bound := r.Num("start_bound_s"); r.Str("way") == laxity && bound > 0 {
+			bounded++
+			if math.Abs(r.Num("start_error_s")) > bound {
+				outside++
+			}
+		}
+	}
+	out = append(out, bench.Figure{Name: "starts_outside_their_bound", Value: outside, Unit: "tasks", Runs: bounded})
 	for _, way := range []string{laxity, passes} {
 		missed, n := 0.0, 0
 		for _, r := range rs {

@@ -29,3 +29,20 @@ func TestP99NeedsTasks(t *testing.T) {
 		t.Errorf("table: %q", lines)
 	}
 }
+
+// Who is early by more than the bound is outside it, too; a start without a bound is not counted.
+func TestStartsOutsideTheirBound(t *testing.T) {
+	start := func(way string, err, bound float64) bench.Row {
+		r := bench.Row{"way": way, "kind": "task", "release": "exit", "tasks": 1.0, "start_error_s": err}
+		if bound > 0 {
+			r["start_bound_s"] = bound
+		}
+		return r
+	}
+	rows := []bench.Row{start(laxity, 5e-5, 5e-5), start(laxity, 6e-5, 5e-5), start(laxity, -6e-5, 5e-5), start(laxity, 1, 0), start(passes, 1, 5e-5)}
+	for _, f := range Experiment().FiguresOf(rows) {
+		if f.Name == "starts_outside_their_bound" && (f.Value != 2 || f.Runs != 3) {
+			t.Errorf("%v of %d starts, want 2 of 3", f.Value, f.Runs)
+		}
+	}
+}

@@ -36,7 +36,7 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return slices.Concat([]bench.Experiment{
-		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), zoo.Unlabelled(),
+		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), chain.Shipped(), faults.Experiment(), zoo.Experiment(), zoo.Unlabelled(),
 		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(), long.OnGPU(),
 		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
 		channels.Experiment(), channels.Kills(), gang.Experiment(), guard.Experiment(), guard.Limits(),

@@ -64,8 +64,12 @@ func TestReportIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	worse, err := experiments.Worse(os.DirFS("../results"))
+	if err != nil || len(worse) == 0 {
+		t.Fatalf("worse.txt: %q, %v", worse, err)
+	}
 	var want strings.Builder
-	if err := bench.Report(&want, experiments.All(), stored); err != nil {
+	if err := bench.Report(&want, experiments.All(), stored, worse); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile("../README.md")

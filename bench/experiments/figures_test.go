@@ -29,7 +29,9 @@ var sources = map[string][]claim{
 		{"240", "events|nvidia-smi + docker top|start|MEDIAN ms", 0}, {"540", "events|nvidia-smi + docker top|start|p99", 0},
 	},
 	"its end": {
-		{"0.4", "events|laxity|end, at exit|MEDIAN ms", 0}, {"0.7", "events|laxity|end, at exit|p99", 0},
+		{"0.38", "events|laxity|end, context destroyed|MEDIAN ms", 0}, {"0.5", "events|laxity|end, context destroyed|p99", 0},
+		{"0.39", "events|laxity|end, at exit|MEDIAN ms", 0}, {"0.7", "events|laxity|end, at exit|p99", 0},
+		{"30", "events|nvidia-smi + docker top|end, context destroyed|MEDIAN ms", 0}, {"176", "events|nvidia-smi + docker top|end, context destroyed|p99", 0},
 		{"79", "events|nvidia-smi + docker top|end, at exit|MEDIAN ms", 0}, {"202", "events|nvidia-smi + docker top|end, at exit|p99", 0},
 	},
 	"tasks missed": {{"0", "events#missed_tasks", 0}, {"0", "events-2gpus#wrong_gpu_tasks", 0}},
@@ -39,22 +41,36 @@ var sources = map[string][]claim{
 		{"18.7", "cost|10|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|10|nvidia-smi + docker top|RssAnon MiB", 0},
 		{"4.3", "cost|100|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|100|nvidia-smi + docker top|RssAnon MiB", 0},
 	},
+	"CPU scraped ten times": {
+		{"6.3", "cost|10|laxity|SCRAPED 10/s", 0}, {"24.8", "cost|100|laxity|SCRAPED 10/s", 0},
+		{"18.7", "cost|10|nvidia-smi + docker top|CPU % of a core", 0}, {"4.3", "cost|100|nvidia-smi + docker top|CPU % of a core", 0},
+	},
+	"CPU with 1,000 processes": {
+		{"5.9", "growth|100|laxity|CPU % of a core", 0}, {"2.9", "growth|100|nvidia-smi + docker top|CPU % of a core", 0},
+	},
 	"observing 100 containers": {
 		{"2.34", "peers|100|laxity|1|CPU s A MINUTE", 0}, {"38", "peers|100|laxity|1|RSS MiB", 0}, {"100", "peers|100|laxity|1|GPU TASKS", 0},
 		{"20.0", "peers|100|cadvisor|1|CPU s A MINUTE", 0}, {"54", "peers|100|cadvisor|1|RSS MiB", 0}, {"0", "peers|100|cadvisor|1|GPU TASKS", 0},
+		{"14.3", "peers|100|cadvisor-least|1|CPU s A MINUTE", 0}, {"45", "peers|100|cadvisor-least|1|RSS MiB", 0}, {"0", "peers|100|cadvisor-least|1|GPU TASKS", 0},
 		{"0.78", "peers|100|nvidia-gpu-exporter|1|CPU s A MINUTE", 0}, {"18", "peers|100|nvidia-gpu-exporter|1|RSS MiB", 0}, {"0", "peers|100|nvidia-gpu-exporter|1|GPU TASKS", 0},
 	},
+	"the same, scraped every 15 s": {
+		{"1.12", "peers|100|laxity|15|CPU s A MINUTE", 0}, {"10.5", "peers|100|cadvisor|15|CPU s A MINUTE", 0},
+		{"9.0", "peers|100|cadvisor-least|15|CPU s A MINUTE", 0}, {"0.05", "peers|100|nvidia-gpu-exporter|15|CPU s A MINUTE", 0},
+	},
 	"a PyTorch step": {
-		{"1.000", "overhead|small|process|RATIO", 0}, {"0.980", "overhead|small|busy|RATIO", 0}, {"0.962 to 1.01", "overhead|small|busy|25–75 %", 0},
-		{"1.0000", "overhead|large|process|RATIO", 0}, {"0.9999", "overhead|large|busy|RATIO", 0}, {"1.09", "overhead|paced|busy|RATIO", 0},
+		{"1.000", "overhead|small|process|RATIO", 0}, {"0.986 to 1.045", "overhead|small|process|25–75 %", 0},
+		{"0.980", "overhead|small|busy|RATIO", 0}, {"0.962 to 1.01", "overhead|small|busy|25–75 %", 0},
+		{"1.0000", "overhead|large|process|RATIO", 0}, {"0.9999", "overhead|large|busy|RATIO", 0},
+		{"1.09", "overhead|paced|busy|RATIO", 0}, {"1.04 to 1.15", "overhead|paced|busy|25–75 %", 0},
 	},
 	"680 containers": {{"680", "zoo#zoo_containers", 0}, {"0", "zoo#zoo_stuck", 0}, {"0", "zoo#zoo_failed", 0}, {"0", "zoo#zoo_wrong", 0}, {"0", "zoo#zoo_stray", 0}},
 	"a server's requests": {
 		{"3.1", "serve|server|0|default|P99", 0},
-		{"3.6", "serve|server|1|laxity|P99", 0}, {"3.0", "serve|server|4|laxity|P99", 0},
-		{"4.3", "serve|server|1|default|P99", 0}, {"10.9", "serve|server|4|default|P99", 0},
+		{"3.6 ms (2.6 to 4.2)", "serve|server|1|laxity|P99", 0}, {"3.0 ms (2.8 to 4.4)", "serve|server|4|laxity|P99", 0}, {"167", "serve|server|4|laxity|REQUESTS", 0},
+		{"4.3 ms (4.3 to 4.6)", "serve|server|1|default|P99", 0}, {"10.9 ms (10.6 to 11.0)", "serve|server|4|default|P99", 0},
 		{"13.6", "serve|server|1|mps|P99", 0}, {"36", "serve|server|4|mps|P99", 1e-3},
-		{"3.2", "serve|server|1|mps-priority|P99", 0}, {"5.1", "serve|server|4|mps-priority|P99", 0},
+		{"3.2 ms (1.8 to 3.3)", "serve|server|1|mps-priority|P99", 0}, {"5.1 ms (4.8 to 5.4)", "serve|server|4|mps-priority|P99", 0},
 	},
 	"two servers": {
 		{"1.7", "serve-scenes|server-10ms|0|default|P99", 0},
@@ -66,10 +82,15 @@ var sources = map[string][]claim{
 		{"3.40", "serve-scenes|decode|1|default|P99", 0}, {"3.42", "serve-scenes|decode|1|default|MOST", 0}, {"9.0", "serve-scenes|decode|1|default|STEPS/s", 0},
 	},
 	"a server of texts": {
-		{"91", "serve-scenes|text|0|default|MOST", 0}, {"140", "serve-scenes|text|2|laxity|MOST", 0}, {"9.8", "serve-scenes|text|2|laxity|STEPS/s", 0},
-		{"1313", "serve-scenes|text|2|default|MOST", 0}, {"10", "serve-scenes|text|2|default|STEPS/s", 0},
+		{"91", "serve-scenes|text|0|default|MOST", 0}, {"142", "serve-scenes|text|1|laxity|MOST", 0}, {"140", "serve-scenes|text|2|laxity|MOST", 0},
+		{"9.8", "serve-scenes|text|1|laxity|STEPS/s", 0}, {"9.8", "serve-scenes|text|2|laxity|STEPS/s", 0}, {"1.8", "serve-scenes|text|2|laxity|FEWEST/s", 0},
+		{"337", "serve-scenes|text|1|default|MOST", 0}, {"1313", "serve-scenes|text|2|default|MOST", 0},
+		{"10.2", "serve-scenes|text|1|default|STEPS/s", 0}, {"10", "serve-scenes|text|2|default|STEPS/s", 0}, {"5.0", "serve-scenes|text|2|default|FEWEST/s", 0},
 	},
-	"steps of the trainers": {{"none", "serve|server|1|laxity|VS DEFAULT", 0}, {"none", "serve|server|4|laxity|VS DEFAULT", 0}},
+	"steps a second of all trainers": {
+		{"none", "serve|server|1|laxity|VS DEFAULT", 0}, {"none", "serve|server|4|laxity|VS DEFAULT", 0}, {"0.6", "serve|server|4|laxity|FEWEST/s", 0},
+		{"12.8", "serve|server|1|default|STEPS/s", 0}, {"11.4", "serve|server|4|default|STEPS/s", 0}, {"2.8", "serve|server|4|default|FEWEST/s", 0},
+	},
 	"shares of 10": {
 		{"8.9", "shares|all want it|10%|laxity|PART %", 0}, {"30.5", "shares|all want it|30%|laxity|PART %", 0}, {"60.6", "shares|all want it|60%|laxity|PART %", 0},
 		{"33.3", "shares|all want it|10%|default|PART %", 0}, {"33.3", "shares|all want it|30%|default|PART %", 0}, {"33.3", "shares|all want it|60%|default|PART %", 0},
@@ -83,8 +104,9 @@ var sources = map[string][]claim{
 		{"0.93", "channels#kernel_off_median_ms", 0}, {"1.3", "channels#kernel_off_p99_ms", 0},
 		{"20", "channels#paused_kernels_that_ran_on", 0}, {"20", "channels#paused_kernels_that_ran_on", 0},
 	},
-	"and on again":       {{"0.84", "channels#kernel_on_median_ms", 0}, {"1.2", "channels#kernel_on_p99_ms", 0}},
-	"GPU-seconds of two": {{"1.9", "account#account_both_gpu_seconds_error", 100}, {"2.6", "account#account_both_energy_error", 100}},
+	"and on again":            {{"0.84", "channels#kernel_on_median_ms", 0}, {"1.2", "channels#kernel_on_p99_ms", 0}},
+	"GPU-seconds of two":      {{"1.9", "account#account_both_gpu_seconds_error", 100}, {"2.6", "account#account_both_energy_error", 100}},
+	"the same by an exporter": {{"3.2", "account#account_unseen_gpu_seconds_error", 100}, {"113", "account#account_unseen_energy_error", 100}},
 	"eight large tasks": {
 		{"29.6", "arbitrate|large|8|laxity|MAKESPAN s", 0}, {"17.8", "arbitrate|large|8|laxity|MEAN TURNAROUND s", 0},
 		{"33.8", "arbitrate|large|8|default|MAKESPAN s", 0}, {"33.4", "arbitrate|large|8|default|MEAN TURNAROUND s", 0},
@@ -103,15 +125,16 @@ var sources = map[string][]claim{
 		{"88.9 %", "mixed|mixed|60|edf|HITS", 0}, {"83.3 %", "mixed|mixed|60|llf|HITS", 0},
 		{"71.1 %", "mixed|mixed|60|default|HITS", 0}, {"82.8 %", "mixed|mixed|60|mps|HITS", 0}, {"87.2 %", "mixed|mixed|60|ideal|HITS", 0},
 	},
-	"two containers on an H100": {
-		{"15", "deadlock|two|laxity|ALL ENDED", 0}, {"15", "deadlock|two|laxity|ROUNDS", 0},
-		{"15", "deadlock-2gpus|ring|laxity|ALL ENDED", 0}, {"15", "deadlock-2gpus|ring|laxity|ROUNDS", 0},
-		{"0", "deadlock|two|default|ALL ENDED", 0}, {"1", "deadlock|two|default|ROUNDS", 0},
-		{"0", "deadlock-2gpus|ring|default|ALL ENDED", 0}, {"1", "deadlock-2gpus|ring|default|ROUNDS", 0},
+	"two containers that wait": {
+		{"100", "deadlock|two|laxity|ALL ENDED", 0}, {"100", "deadlock|two|laxity|ROUNDS", 0},
+		{"100", "deadlock-2gpus|ring|laxity|ALL ENDED", 0}, {"100", "deadlock-2gpus|ring|laxity|ROUNDS", 0},
+		{"0", "deadlock|two|default|ALL ENDED", 0}, {"5", "deadlock|two|default|ROUNDS", 0},
+		{"0", "deadlock-2gpus|ring|default|ALL ENDED", 0}, {"5", "deadlock-2gpus|ring|default|ROUNDS", 0},
 	},
 	"twelve tasks": {
 		{"0 of 12", "oversubscribe#oversubscribe_failed", 0}, {"25.2", "oversubscribe|equal|laxity|MAKESPAN s", 0},
 		{"9", "oversubscribe|equal|default|FAILED", 0}, {"0", "oversubscribe|equal|one|FAILED", 0}, {"32.0", "oversubscribe|equal|one|MAKESPAN s", 0},
+		{"0", "oversubscribe|equal|static|FAILED", 0}, {"23.6", "oversubscribe|equal|static|MAKESPAN s", 0},
 	},
 	"an allocation below": {{"9.7", "guard#guard_alloc_us_q1", 0}, {"11.4", "guard#guard_alloc_us_q3", 0}, {"49", "guard|without|ALLOCATION µs, MEDIAN", 0}},
 	"one near the limit":  {{"447", "guard#guard_asked_us", 0}, {"49", "guard|without|ALLOCATION µs, MEDIAN", 0}},
@@ -124,7 +147,10 @@ var sources = map[string][]claim{
 	"a container swapped out and back 500": {
 		{"500", "swapcycles#swap_cycles", 0}, {"0", "swapcycles#swap_cycles_lost", 0}, {"0", "swapcycles#swap_cycles_wrong", 0}, {"391", "swapcycles|500|RESULTS", 0},
 	},
-	"a container with 13 GB": {{"8.6", "swap|13|laxity|CYCLE s", 0}, {"9.2", "swap|13|driver|CYCLE s", 0}},
+	"a container with 1.4": {
+		{"1.08", "swap|1.4|laxity|CYCLE s", 0}, {"8.6", "swap|13|laxity|CYCLE s", 0}, {"27.5", "swap|40|laxity|CYCLE s", 0},
+		{"1.08", "swap|1.4|driver|CYCLE s", 0}, {"9.2", "swap|13|driver|CYCLE s", 0}, {"25.2", "swap|40|driver|CYCLE s", 0},
+	},
 }
 
 // unstored are rows whose figures no experiment stores, and why.
@@ -189,7 +215,7 @@ func TestFiguresInTheDocuments(t *testing.T) {
 }
 
 // continued are rows that say nothing of where they are from: the row before does.
-var continued = []string{"its end", "steps of the trainers", "the same, with the third idle", "steps of all three", "and on again", "one near the limit"}
+var continued = []string{"its end", "steps a second of all trainers", "the same, scraped every 15 s", "the same by an exporter", "the same, with the third idle", "steps of all three", "and on again", "one near the limit"}
 
 // rightCard checks that a row names the card that it is from, but for an H200, which the page names for all.
 func rightCard(key, row string, all map[string]bench.Result) error {
@@ -212,19 +238,21 @@ func rightCard(key, row string, all map[string]bench.Result) error {
 // wording are numbers of a row that are no measurement: what the experiment is made of, and the 1 that
 // ratios compare with.
 var wording = map[string][]string{
-	"tasks missed":             {"200"},
-	"CPU and memory":           {"10", "100", "20"},
-	"observing 100 containers": {"100"},
-	"a PyTorch step":           {"1", "000", "100", "60"},
-	"680 containers":           {"24"},
-	"two servers":              {"10", "50"},
-	"a server of texts":        {"100"},
-	"shares of 10":             {"10", "30", "60"},
-	"steps of all three":       {"1"},
-	"a running kernel off":     {"1", "000"},
-	"GPU-seconds of two":       {"50"},
-	"twelve tasks":             {"12", "40"},
-	"a container with 13 GB":   {"13"},
+	"tasks missed":                 {"200"},
+	"CPU and memory":               {"10", "100", "20"},
+	"observing 100 containers":     {"100"},
+	"CPU with 1,000 processes":     {"1", "000", "100"},
+	"the same, scraped every 15 s": {"15"},
+	"a PyTorch step":               {"30", "1", "000", "100", "60"},
+	"680 containers":               {"24"},
+	"two servers":                  {"10", "50"},
+	"a server of texts":            {"100"},
+	"shares of 10":                 {"10", "30", "60"},
+	"steps of all three":           {"1"},
+	"a running kernel off":         {"1", "000"},
+	"GPU-seconds of two":           {"50"},
+	"twelve tasks":                 {"12", "40", "4"},
+	"a container with 1.4":         {"1.4", "13", "40"},
 }
 
 var numbers = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)?`)

@@ -19,12 +19,13 @@ var (
 // its stored result one of older code.
 var measures = map[string][]string{
 	"events": observing, "events-2gpus": observing, "cost": scraping, "growth": scraping, "peers": observing, "pods": scraping, "overhead": observing, "account": observing,
-	"chain":      slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
-	"faults":     slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
-	"unlabelled": slices.Concat(ordering, swapping),
-	"zoo":        slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
-	"bytes":      {"exporter/collector", "exporter/task", "internal/webserver"},
-	"long":       enduring, "long-gpu": enduring,
+	"chain":         slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
+	"chain-shipped": slices.Concat(ordering, []string{"rules", "actuator/webhook", "actuator/intake", "actuator/guardian"}),
+	"faults":        slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"unlabelled":    slices.Concat(ordering, swapping),
+	"zoo":           slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"bytes":         {"exporter/collector", "exporter/task", "internal/webserver"},
+	"long":          enduring, "long-gpu": enduring,
 	"scale": placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
 	"channels": append([]string{"bench/channels"}, switching...), "kills": append([]string{"bench/channels", "actuator/guardian", "actuator/undo"}, switching...), "gang": append([]string{"actuator/plan/gang"}, switching...),
@@ -42,7 +43,7 @@ var (
 	workload    = []string{"internal/workload"}
 	runWorkload = []string{
 		"arbitrate", "mixed", "contention-19456", "contention-13312", "contention-8192", "contention-inference", "in-pods",
-		"chain", "cost", "growth", "events", "events-2gpus", "faults", "fit", "gang", "hidden", "long", "long-gpu", "deadlock", "deadlock-2gpus",
+		"chain", "chain-shipped", "cost", "growth", "events", "events-2gpus", "faults", "fit", "gang", "hidden", "long", "long-gpu", "deadlock", "deadlock-2gpus",
 		"oversubscribe", "peers", "pods", "swap", "swapcycles", "zoo", "unlabelled",
 	}
 )

@@ -47,11 +47,7 @@ func readOlder(results fs.FS) (map[string]string, error) {
 		return nil, nil
 	}
 	older := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
+	for _, line := range entries(text) {
 		name, reason, ok := strings.Cut(line, ": ")
 		if !ok || reason == "" || older[name] != "" {
 			return nil, fmt.Errorf("older.txt: %q: write NAME: REASON, once for each", line)
@@ -59,4 +55,23 @@ func readOlder(results fs.FS) (map[string]string, error) {
 		older[name] = reason
 	}
 	return older, err
+}
+
+// Worse are the sentences about what is worse than an alternative or than before: the lines of worse.txt.
+func Worse(results fs.FS) ([]string, error) {
+	text, err := fs.ReadFile(results, "worse.txt")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return entries(text), err
+}
+
+// entries are the lines of a text but for empty ones and those that begin with #, which are for its reader.
+func entries(text []byte) (lines []string) {
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }

@@ -179,9 +179,11 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 		all = append(all, bench.Figure{Name: "zoo_containers_default_flags", Value: standard, Unit: "containers", Runs: n})
 	}
 	if total, n := sum(rows, "channel_changes", bench.Way(aRound)); n > 0 {
+		all = append(all, bench.Figure{Name: "zoo_channel_changes", Value: total, Unit: "changes", Runs: n})
 		off := bench.Column(rows, "longest_off", func(r bench.Row) bool { return r["longest_off"] != nil })
-		all = append(all, bench.Figure{Name: "zoo_channel_changes", Value: total, Unit: "changes", Runs: n},
-			bench.Figure{Name: "zoo_longest_off_seconds", Value: slices.Max(off), Unit: "s", Runs: n})
+		if longest := slices.Max(off); longest > 0 { // 0 on a real GPU, which does not tell
+			all = append(all, bench.Figure{Name: "zoo_longest_off_seconds", Value: longest, Unit: "s", Runs: n})
+		}
 	}
 	played := slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return r["standard"] != true || r.Str("deaths") != "" })
 	ratios := bench.Known(played, aRound, "ratio")
@@ -189,7 +191,7 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"ROUNDS", "RUNS", "CONTAINERS", "STUCK", "FAILED", "WRONG", "STRAY", "S", "S WITHOUT"}}
+	lines := [][]string{{"ROUNDS", "RUNS", "CONTAINERS", "STUCK", "FAILED", "WRONG", "STRAY", "S", "RAN WITHOUT, TOO", "S OF THOSE", "S WITHOUT"}}
 	group := func(r bench.Row) string {
 		name, _, _ := strings.Cut(r.Str("settings"), " --")
 		switch {
@@ -220,7 +222,10 @@ func table(rows []bench.Row) [][]string {
 			line[1] = fmt.Sprint(n)
 			line = append(line, bench.Number(total))
 		}
-		lines = append(lines, append(line, bench.Number(bench.Median(bench.Column(rows, "seconds", of))), bench.Number(bench.Median(bench.Column(rows, "seconds_without", of)))))
+		both := func(r bench.Row) bool { return of(r) && r["seconds_without"] != nil }
+		without := bench.Column(rows, "seconds_without", both)
+		lines = append(lines, append(line, bench.Number(bench.Median(bench.Column(rows, "seconds", of))), fmt.Sprint(len(without)),
+			bench.Number(bench.Median(bench.Column(rows, "seconds", both))), bench.Number(bench.Median(without))))
 	}
 	return lines
 }

@@ -21,7 +21,8 @@ servers, exec, signal handlers, programs that stop and continue themselves, that
 libcuda of their own. Each checks its own result. Labels are random, none and invalid ones included. Half of the rounds are
 under the default flags of laxity up, the others under random policies, arbitration, memory guard, memory shares and swap, as
 laxity up or as three programs. In two of five rounds a program is killed: a tenant, the exporter, the actuator, the guardian, the last
-two together, or the container engine; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns.
+two together, or the container engine; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns;
+--reference can say: only every N-th.
 
 A watcher polls all processes: a container is stuck if it has not ended in time, or was stopped or off its GPU for more than a
 second with no reason on record. It failed if its exit status differs from that without Laxity, and is wrong if its result does.

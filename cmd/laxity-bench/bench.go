@@ -133,8 +133,12 @@ func writeReport(results, folder string) error {
 			}
 		}
 	}
+	worse, err := experiments.Worse(os.DirFS(results))
+	if err != nil {
+		return err
+	}
 	var papers bytes.Buffer
-	return errors.Join(bench.WriteReport(folder, experiments.All(), stored), page.Write(&papers, stored),
+	return errors.Join(bench.WriteReport(folder, experiments.All(), stored, worse), page.Write(&papers, stored),
 		os.WriteFile(filepath.Join(folder, "papers.md"), papers.Bytes(), 0o644))
 }
 
