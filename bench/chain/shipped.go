@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
@@ -17,15 +16,16 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-const aboutShipped = `A container of class batch computes without end. Tasks with a deadline of 1.3 × the time of one alone + 0.3 s
-come one after another. default: nobody orders them. as shipped: exporter, guardian and actuator as programs of their own with their default
-flags, and a stock Prometheus and Alertmanager, which scrape, evaluate and notify as compose/ does; an alert opens the arbitration. pauses: the same
-with --hold=pause. Times are from before the task's cuInit, by its own clock: to the alert, as the actuator notes it; and to the moment at which the
-actuator's state, read every 5 ms, first says that somebody is ordered: has a slice, is off the GPU, or waits. Let go is from the task's end until nobody
-is ordered any more. A difference from default is none where the quartiles overlap.`
+const aboutShipped = `A container of class batch multiplies 4096² matrices without end, and waits for each kernel. Tasks of 60 such kernels,
+with a deadline of 1.3 × the time of one alone + 0.3 s, come one after another. default: nobody orders them. as shipped: exporter, guardian and
+actuator as programs of their own with their default flags, and a stock Prometheus and Alertmanager, which scrape, evaluate and notify as compose/
+does; an alert opens the arbitration. pauses: the same with --hold=pause. One way follows the other. Times are from before the task's cuInit, by its
+own clock, to what the actuator's state, read every 5 ms, says first: that an alert has opened an arbitration, and that somebody is ordered (has a
+slice, is off the GPU, or waits). Let go is from the task's end until nobody is ordered any more.`
 
 // The ways of the chain as shipped.
 const (
+	alone     = "alone"
 	byDefault = "default"
 	asShipped = "as shipped"
 	byPauses  = "pauses"
@@ -37,7 +37,7 @@ func Shipped() bench.Experiment {
 		Name: "chain-shipped", Title: "The chain as shipped: a task's start, its alert, its order and its end", About: aboutShipped,
 		Settings: []bench.Setting{
 			{Name: "samples", Means: "how many tasks of each way; 20"},
-			{Name: "kernels", Means: "products of 8192² a task; 40"},
+			{Name: "kernels", Means: "products of 4096² a task; 60"},
 		},
 		Run: runShipped, Figures: shippedFigures, Table: shippedTable,
 	}
@@ -52,7 +52,7 @@ type trial struct {
 }
 
 func runShipped(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	samples, kernels := 20, 40
+	samples, kernels := 20, 60
 	if env.Quick {
 		samples = 2
 	}
@@ -68,16 +68,17 @@ func runShipped(ctx context.Context, env bench.Env) (rows []bench.Row, err error
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	t := trial{kernels: kernels, deadline: time.Hour, measurement: &measurement{env: env, gpu: r.GPU, runner: r.Tenants, label: tenant.Label + "=" + r.Name}}
-	var alone []float64
+	t.way.name = byDefault
+	var lone []float64
 	for range 3 {
 		row, err := t.task(ctx)
 		if err != nil {
 			return rows, err
 		}
-		row["way"] = "alone"
-		rows, alone = append(rows, row), append(alone, row.Num("took_s"))
+		row["way"] = alone
+		rows, lone = append(rows, row), append(lone, row.Num("took_s"))
 	}
-	t.deadline = time.Duration((1.3*bench.Median(alone) + 0.3) * float64(time.Second)).Round(time.Millisecond)
+	t.deadline = time.Duration((1.3*bench.Median(lone) + 0.3) * float64(time.Second)).Round(time.Millisecond)
 	for i, name := range []string{byDefault, asShipped, byPauses} {
 		t.way.name, t.stack = name, stack{dir: filepath.Join(r.Dir, strconv.Itoa(i))}
 		if err := os.Mkdir(t.stack.dir, 0o755); err != nil {
@@ -92,7 +93,7 @@ func runShipped(ctx context.Context, env bench.Env) (rows []bench.Row, err error
 	return rows, nil
 }
 
-// ordered says that nobody but the default is without the programs.
+// ordered says whether Laxity runs.
 func (t *trial) ordered() bool { return t.way.name != byDefault }
 
 func (t *trial) beside(ctx context.Context, samples int) (rows []bench.Row, err error) {
@@ -103,7 +104,7 @@ func (t *trial) beside(ctx context.Context, samples int) (rows []bench.Row, err 
 		}
 	}
 	resident, err := t.runner.Start(ctx, tenant.Spec{Name: t.name("resident"), Labels: map[string]string{"laxity.class": "batch"},
-		Args: []string{"--n", strconv.Itoa(t.gpu.N(8192)), "--kernels", "1000000"}})
+		Args: []string{"--n", strconv.Itoa(t.gpu.N(4096)), "--kernels", "1000000", "--sync-each"}})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (t *trial) task(ctx context.Context) (bench.Row, error) {
 	t.number++
 	labels := map[string]string{task.LabelDeadline: t.deadline.String()}
 	late, err := t.runner.Start(ctx, tenant.Spec{Name: t.name(strconv.Itoa(t.number)), Labels: labels,
-		Args: []string{"--n", strconv.Itoa(t.gpu.N(8192)), "--kernels", strconv.Itoa(t.kernels)}})
+		Args: []string{"--n", strconv.Itoa(t.gpu.N(4096)), "--kernels", strconv.Itoa(t.kernels), "--sync-each"}})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func (t *trial) task(ctx context.Context) (bench.Row, error) {
 func (t *trial) watch(ctx context.Context, late *tenant.Tenant) (bench.Row, error) {
 	ended := make(chan error, 1)
 	go func() { ended <- late.Wait(ctx) }()
-	var first, last time.Time // of somebody's order
+	var opened, first, last time.Time // the arbitration, and the first and last moment of somebody's order
 	var over bool
 	for !over || t.ordered() && last.IsZero() {
 		select {
@@ -180,9 +181,13 @@ func (t *trial) watch(ctx context.Context, late *tenant.Tenant) (bench.Row, erro
 			continue
 		}
 		s, err := t.stack.state(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
+		}
+		if opened.IsZero() && len(s.Leases) > 0 {
+			opened = time.Now()
+		}
+		switch {
 		case someoneOrdered(s):
 			last = time.Time{}
 			if first.IsZero() {
@@ -205,10 +210,8 @@ func (t *trial) watch(ctx context.Context, late *tenant.Tenant) (bench.Row, erro
 	if !t.ordered() {
 		return row, nil
 	}
-	if alert, err := t.alert(ctx, began); err != nil {
-		return nil, err
-	} else if !alert.IsZero() {
-		row["alert_s"] = alert.Sub(began).Seconds()
+	if !opened.IsZero() {
+		row["alert_s"] = opened.Sub(began).Seconds()
 	}
 	if !first.IsZero() {
 		row["order_s"], row["let_go_s"] = first.Sub(began).Seconds(), last.Sub(end).Seconds()
@@ -226,35 +229,24 @@ func someoneOrdered(s state.State) bool {
 	return false
 }
 
-// alert is when the first alert since a moment opened an arbitration; zero without one.
-func (t *trial) alert(ctx context.Context, since time.Time) (time.Time, error) {
-	var all []decision.Decision
-	if err := t.stack.get(ctx, "/api/v1/decisions", &all); err != nil {
-		return time.Time{}, err
-	}
-	for _, d := range all {
-		if d.Kind == decision.Alert && d.Result == decision.Opened && d.Time.After(since) {
-			return d.Time, nil
-		}
-	}
-	return time.Time{}, nil
-}
-
 func shippedFigures(rows []bench.Row) (out []bench.Figure) {
 	for _, way := range []struct{ is, name string }{{asShipped, "shipped"}, {byPauses, "pauses"}} {
+		took, base := bench.Known(rows, way.is, "took_s"), bench.Known(rows, byDefault, "took_s")
+		if len(took) == 0 {
+			continue
+		}
 		for _, what := range []struct{ key, name string }{{"alert_s", "alert"}, {"order_s", "order"}, {"let_go_s", "let_go"}} {
-			v := bench.Column(rows, what.key, bench.Way(way.is))
+			v := bench.Known(rows, way.is, what.key)
 			out = append(out, bench.Figure{Name: way.name + "_" + what.name + "_median_ms", Value: 1000 * bench.Median(v), Unit: "ms", Runs: len(v)})
 		}
-		took, base := bench.Column(rows, "took_s", bench.Way(way.is)), bench.Column(rows, "took_s", bench.Way(byDefault))
 		out = append(out,
 			bench.Figure{Name: way.name + "_task_median_s", Value: bench.Median(took), Unit: "s", Against: byDefault, Ratio: bench.Median(took) / bench.Median(base), Runs: len(took)},
-			bench.Figure{Name: way.name + "_in_time", Value: hits(rows, way.is), Unit: "tasks", Runs: len(took)})
+			bench.Figure{Name: way.name + "_in_time", Value: float64(hits(rows, way.is)), Unit: "tasks", Runs: len(took)})
 	}
 	return out
 }
 
-func hits(rows []bench.Row, way string) (n float64) {
+func hits(rows []bench.Row, way string) (n int) {
 	for _, r := range rows {
 		if r.Str("way") == way && r["hit"] == true {
 			n++
@@ -264,15 +256,18 @@ func hits(rows []bench.Row, way string) (n float64) {
 }
 
 func shippedTable(rows []bench.Row) [][]string {
-	lines := [][]string{{"WAY", "START TO ALERT ms", "START TO ORDER ms", "MOST", "END TO LET GO ms", "MOST", "TASK s", "IN TIME", "TASKS"}}
-	for _, way := range []string{"alone", byDefault, asShipped, byPauses} {
-		of := func(key string) []float64 { return bench.Column(rows, key, bench.Way(way)) }
-		line := []string{way, bench.Spread(of("alert_s"), 1000), bench.Spread(of("order_s"), 1000), bench.Number(1000 * bench.Max(of("order_s"))),
-			bench.Spread(of("let_go_s"), 1000), bench.Number(1000 * bench.Max(of("let_go_s"))), bench.Spread(of("took_s"), 1), "", strconv.Itoa(len(of("took_s")))}
-		if line[7] = bench.Number(hits(rows, way)); way == "alone" {
-			line[7] = "-"
+	lines := [][]string{{"WAY", "START TO ALERT ms", "START TO ORDER ms", "MOST", "END TO LET GO ms", "MOST", "TASK s", "IN TIME"}}
+	for _, way := range []string{alone, byDefault, asShipped, byPauses} {
+		took, order, let := bench.Known(rows, way, "took_s"), bench.Known(rows, way, "order_s"), bench.Known(rows, way, "let_go_s")
+		if len(took) == 0 {
+			continue
 		}
-		lines = append(lines, line)
+		inTime := fmt.Sprintf("%d of %d", hits(rows, way), len(took))
+		if way == alone {
+			inTime = "-" // its deadline comes from it
+		}
+		lines = append(lines, []string{way, bench.Spread(bench.Known(rows, way, "alert_s"), 1000), bench.Spread(order, 1000), bench.Number(1000 * bench.Max(order)),
+			bench.Spread(let, 1000), bench.Number(1000 * bench.Max(let)), bench.Spread(took, 1), inTime})
 	}
 	return lines
 }

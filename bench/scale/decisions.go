@@ -101,6 +101,9 @@ func crowdedDecisions(ctx context.Context, env bench.Env, s sizing, source *prom
 			return rows, fmt.Errorf("crowded: %w", err)
 		}
 		_, ok := placement.Predictive.Rank(facts.Nodes, req, time.Now()).Best()
+		if !ok {
+			return rows, errors.New("crowded: no node was found: what is known of them has run out")
+		}
 		rows = append(rows, bench.Row{"kind": crowded, "seconds": time.Since(begin).Seconds(), "found": ok})
 	}
 	return rows, nil

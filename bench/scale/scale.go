@@ -86,12 +86,9 @@ func sizings(env bench.Env) ([]sizing, error) {
 		}
 		// Facts count as fresh for 30 s, so that the largest fleets are scraped
 		// every 20 s; smaller ones more often.
-		s := sizing{nodes: n, decisions: decisions, evaluations: 5, explained: 10, interval: time.Second}
-		switch {
-		case n > 2000:
+		s := sizing{nodes: n, decisions: decisions, evaluations: 5, explained: 10, interval: 5 * time.Second}
+		if n > 2000 {
 			s.interval, s.explained, s.evaluations = 20*time.Second, 3, 3
-		case n > 200:
-			s.interval = 5 * time.Second
 		}
 		out = append(out, s)
 	}

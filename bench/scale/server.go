@@ -87,7 +87,12 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 		func() ([]bench.Row, error) {
 			return decisions(ctx, env, f.sizing, source, predictive, p.PID, os.Getpid())
 		},
-		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source) },
+		func() ([]bench.Row, error) {
+			if err := p.wake(ctx, f.sizing); err != nil {
+				return nil, err
+			}
+			return crowdedDecisions(ctx, env, f.sizing, source)
+		},
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
 	} {
 		more, err := measure()
@@ -141,7 +146,8 @@ func writeConfig(file, rules, target string, nodes int, interval time.Duration) 
 }
 
 // rest makes the server scrape and evaluate once an hour, and waits until it does
-// nothing any more. What it knows counts for five minutes.
+// nothing any more. What it knows of GPUs ends soon after two of its former intervals: then it marks
+// what the former scrapes brought as stale.
 func (p *promServer) rest(ctx context.Context) error {
 	if err := errors.Join(p.write(time.Hour, true), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
 		return err
@@ -166,6 +172,20 @@ func (p *promServer) rest(ctx context.Context) error {
 		last = now
 	}
 	return errors.New("prometheus does not come to rest within a minute")
+}
+
+// wake makes the server scrape and evaluate again, and rest once it has: what it knows is new then.
+func (p *promServer) wake(ctx context.Context, s sizing) error {
+	if err := errors.Join(p.write(s.interval, true), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
+		return err
+	}
+	if _, err := p.evaluations(ctx, 1, s.interval); err != nil {
+		return err
+	}
+	if err := p.ready(ctx, s.nodes); err != nil {
+		return err
+	}
+	return p.rest(ctx)
 }
 
 func startServer(ctx context.Context, program, dir, target string, s sizing) (*promServer, error) {
