@@ -99,13 +99,14 @@ func plainSkipsOf(file *ast.File) (n int) {
 	return n
 }
 
-func asksShort(cond ast.Expr) (short bool) {
-	ast.Inspect(cond, func(n ast.Node) bool {
-		call, ok := n.(*ast.SelectorExpr)
-		short = short || ok && call.Sel.Name == "Short"
-		return true
-	})
-	return short
+// asksShort holds for testing.Short() and nothing else: a condition that asks more hides a need.
+func asksShort(cond ast.Expr) bool {
+	call, ok := cond.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && selector.Sel.Name == "Short"
 }
 
 // ofNeed holds for needtest.Docker and needtest.Need(shell).
@@ -129,6 +130,7 @@ func TestPlainSkipsOf(t *testing.T) {
 		`needtest.Need("a").Skipf(t)`:                          0,
 		`if testing.Short() { t.Skip() }`:                      0,
 		`if testing.Short() { t.Skip() } else { t.SkipNow() }`: 1,
+		`if testing.Short() || os.Geteuid() != 0 { t.Skip() }`: 1,
 		`if err != nil { t.Skip(err) }`:                        1,
 		`s.Skip = true`:                                        0,
 	} {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/laxity/laxity/internal/webserver"
@@ -57,4 +58,44 @@ func TestStreamOutlivesTheRequest(t *testing.T) {
 			stream(t, http2)
 		})
 	}
+}
+
+// limited is an answer whose limits are recorded.
+type limited struct {
+	http.ResponseWriter
+	limit  time.Time // of writes, now
+	within []time.Time
+}
+
+func (l *limited) SetWriteDeadline(t time.Time) error { l.limit = t; return nil }
+
+func (l *limited) Write(b []byte) (int, error) {
+	l.within = append(l.within, l.limit)
+	return len(b), nil
+}
+
+func (l *limited) Flush() {}
+
+// A reader who does not read is given up after a while; one to whom nothing is sent is not.
+func TestStreamLimitsEachWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limited{ResponseWriter: httptest.NewRecorder()}
+		s := webserver.NewStream(l)
+		if !l.limit.IsZero() {
+			t.Errorf("a silent stream ends at %v", l.limit)
+		}
+		for range 2 {
+			time.Sleep(time.Minute)
+			before := time.Now()
+			if _, err := s.Write([]byte("a")); err != nil {
+				t.Fatal(err)
+			}
+			if in := l.within[len(l.within)-1].Sub(before); in <= 0 || in > time.Minute {
+				t.Errorf("a write may take %v", in)
+			}
+			if !l.limit.IsZero() {
+				t.Errorf("a silent stream ends at %v", l.limit)
+			}
+		}
+	})
 }
