@@ -1,4 +1,4 @@
-// Package cache remembers what was found of containers, by their ids.
+// Package cache remembers what was found of containers, by their ids, and of files of containers.
 //
 // It imports the standard library only.
 package cache

@@ -51,10 +51,11 @@ type MemoryGuard struct {
 	reader   *ringbuf.Reader
 	buffer   ringbuf.Record
 
+	functions cudafile.Remembered
+
 	detaches sync.WaitGroup // detachments, and attachments under way
 
 	mu        sync.Mutex // nobody reads a container's file while holding it
-	functions map[cudafile.ID]cudafile.Functions
 	processes map[int]*guardedProcess
 	sets      uint32 // sets of probes so far
 	epochs    uint64 // programs begun so far; see cudabpf's memory.h
@@ -95,7 +96,7 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 	}
 	g := &MemoryGuard{
 		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, attacher: newAttacher(o.OneByOne),
-		functions: map[cudafile.ID]cudafile.Functions{}, processes: map[int]*guardedProcess{},
+		processes: map[int]*guardedProcess{},
 	}
 	if err := g.load(types, PinFolder(o.Pins)); err != nil {
 		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
@@ -234,7 +235,7 @@ func (g *MemoryGuard) open(pid int) (all []driver, err error) {
 		return nil, err
 	}
 	for _, file := range files {
-		functions, err := g.functionsOf(file)
+		functions, err := g.functions.Functions(file)
 		switch {
 		case err == nil:
 			all = append(all, driver{file, functions})
@@ -246,23 +247,6 @@ func (g *MemoryGuard) open(pid int) (all []driver, err error) {
 		}
 	}
 	return all, nil
-}
-
-func (g *MemoryGuard) functionsOf(file *cudafile.File) (cudafile.Functions, error) {
-	g.mu.Lock()
-	functions, ok := g.functions[file.ID]
-	g.mu.Unlock()
-	if ok {
-		return functions, nil
-	}
-	functions, err := file.Functions()
-	if err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.functions[file.ID] = functions
-	return functions, nil
 }
 
 // Enlist makes a process known to the programs, for Attach. It leaves one that is known as it is.

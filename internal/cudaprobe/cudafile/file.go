@@ -6,7 +6,7 @@
 // no link leads out of its root, only regular files are opened, without waiting for a lease, and
 // reading is bounded.
 //
-// It imports internal/memorymap, the standard library and golang.org/x/sys.
+// It imports internal/cache, internal/memorymap, the standard library and golang.org/x/sys.
 package cudafile
 
 import (

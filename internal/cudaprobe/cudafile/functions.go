@@ -1,9 +1,7 @@
 package cudafile
 
 import (
-	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,18 +14,9 @@ import (
 // read as such.
 var ErrNotDriver = errors.New("not a CUDA driver library")
 
-// Bounds on what is read of a file that a tenant may have forged. The real library has some 700
-// functions in 100 MB.
-const (
-	maxFileSize  = 1 << 30
-	maxTableSize = 8 << 20
-	maxSections  = 1 << 10
-	maxNames     = 64 << 10 // of the sections, together: each section may claim most of it as its own
-	maxName      = 256
-	// maxOfKind bounds the functions of one kind: each gets probes, which take the kernel some ms on
-	// Linux before 6.10. The kind with the most names, Launch, has about a dozen in drivers up to 580.
-	maxOfKind = 64
-)
+// maxOfKind bounds the functions of one kind: each gets probes, which take the kernel some ms on
+// Linux before 6.10. The kind with the most names, Launch, has about a dozen in drivers up to 580.
+const maxOfKind = 64
 
 // Kind groups the functions that matter for one purpose.
 type Kind int
@@ -163,24 +152,21 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 	if size > maxFileSize {
 		return nil, fmt.Errorf("%w: %d bytes are too many", ErrNotDriver, size)
 	}
-	if err := checkSections(r); err != nil {
-		return nil, notDriver(err)
-	}
-	file, err := elf.NewFile(r)
+	file, err := readLibrary(r)
 	if err != nil {
 		return nil, notDriver(err)
 	}
 	functions := Functions{}
-	err = eachSymbol(file, func(name string, s elf.Sym64) error {
+	err = file.eachSymbol(func(name string, s elf.Sym64) error {
 		kinds := KindsOf(name)
 		if len(kinds) == 0 || elf.ST_TYPE(s.Info) != elf.STT_FUNC || elf.SectionIndex(s.Shndx) == elf.SHN_UNDEF {
 			return nil
 		}
-		offset, ok := fileOffset(file, s.Value)
+		offset, ok := file.fileOffset(s.Value)
 		if !ok {
 			return nil
 		}
-		place := probePlace(r, file.Machine, offset)
+		place := probePlace(r, file.machine, offset)
 		for _, kind := range kinds {
 			if len(functions[kind]) == maxOfKind {
 				return fmt.Errorf("it has more than %d functions like %s", maxOfKind, name)
@@ -209,93 +195,4 @@ func notDriver(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNotDriver, err)
-}
-
-// eachSymbol passes the dynamic symbols of a file to each, until it fails. Package elf would copy
-// each name, whatever its length, and read tables of versions that we do not need: a file of 16 MB
-// could make it take terabytes.
-func eachSymbol(file *elf.File, each func(name string, s elf.Sym64) error) error {
-	section := file.SectionByType(elf.SHT_DYNSYM)
-	if section == nil || section.Link == 0 || int(section.Link) >= len(file.Sections) {
-		return errors.New("it has no dynamic symbols")
-	}
-	symbols, err := table(section)
-	if err != nil {
-		return err
-	}
-	names, err := table(file.Sections[section.Link])
-	if err != nil {
-		return err
-	}
-	for ; len(symbols) >= elf.Sym64Size; symbols = symbols[elf.Sym64Size:] {
-		var s elf.Sym64
-		if _, err := binary.Decode(symbols, file.ByteOrder, &s); err != nil {
-			return err
-		}
-		if int(s.Name) >= len(names) {
-			continue
-		}
-		name := names[s.Name:min(len(names), int(s.Name)+maxName)]
-		end := bytes.IndexByte(name, 0)
-		if end < 0 {
-			continue // too long for one of ours
-		}
-		if err := each(string(name[:end]), s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// table reads a section.
-func table(s *elf.Section) ([]byte, error) {
-	if s.Size > maxTableSize || s.FileSize > maxTableSize || s.Flags&elf.SHF_COMPRESSED != 0 {
-		return nil, fmt.Errorf("its table %s is too large", s.Name)
-	}
-	return s.Data()
-}
-
-// checkSections checks the counts and sizes that package elf trusts while it opens a file: how many
-// sections there are, and how long their names.
-func checkSections(r io.ReaderAt) error {
-	var ident [elf.EI_NIDENT]byte
-	if _, err := r.ReadAt(ident[:], 0); err != nil {
-		return err
-	}
-	if string(ident[:4]) != elf.ELFMAG || elf.Class(ident[elf.EI_CLASS]) != elf.ELFCLASS64 {
-		return errors.New("no 64-bit ELF file")
-	}
-	order := binary.ByteOrder(binary.LittleEndian)
-	if elf.Data(ident[elf.EI_DATA]) == elf.ELFDATA2MSB {
-		order = binary.BigEndian
-	}
-	var header elf.Header64
-	if err := binary.Read(io.NewSectionReader(r, 0, int64(binary.Size(header))), order, &header); err != nil {
-		return err
-	}
-	if header.Shnum == 0 || header.Shnum > maxSections || header.Shstrndx >= header.Shnum || header.Phnum > maxSections {
-		return fmt.Errorf("%d sections, %d segments", header.Shnum, header.Phnum)
-	}
-	var names elf.Section64
-	at := int64(header.Shoff) + int64(header.Shstrndx)*int64(header.Shentsize)
-	if at < 0 {
-		return errors.New("its sections are nowhere")
-	}
-	if err := binary.Read(io.NewSectionReader(r, at, int64(binary.Size(names))), order, &names); err != nil {
-		return err
-	}
-	if names.Size > maxNames || elf.SectionFlag(names.Flags)&elf.SHF_COMPRESSED != 0 {
-		return errors.New("its table of names is too large")
-	}
-	return nil
-}
-
-// fileOffset converts an address in the library's memory into an offset in its file.
-func fileOffset(file *elf.File, address uint64) (uint64, bool) {
-	for _, p := range file.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= address && address-p.Vaddr < p.Filesz {
-			return address - p.Vaddr + p.Off, true
-		}
-	}
-	return 0, false
 }
