@@ -650,6 +650,43 @@ func (p *post) release(s *stopped) (end context.CancelFunc, done <-chan error) {
 	return p.run(g)
 }
 
+// While an actuator lives, the guardian continues at every poll, but only whose lease ran out.
+func TestContinuesOnlyExpiredWhileTheActuatorLives(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	calls := make(chan bool)
+	done := p.watches(guardian.Options{Once: true, Poll: time.Millisecond, Release: func(ctx context.Context, expired bool) (int, error) {
+		select {
+		case calls <- expired:
+		case <-ctx.Done():
+		}
+		return 0, nil
+	}})
+	next := func() (expired bool) {
+		t.Helper()
+		select {
+		case expired = <-calls:
+		case <-time.After(20 * time.Second):
+			t.Fatal("it does not release")
+		}
+		return expired
+	}
+	for range 5 {
+		if !next() {
+			t.Fatal("it released those of a living actuator")
+		}
+	}
+	lock.Unlock()
+	for end := time.Now().Add(20 * time.Second); next(); { // it polls until it has the lock
+		if time.Now().After(end) {
+			t.Fatal("it does not release those of an actuator that is gone")
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTriesStoppedProcessesAgain(t *testing.T) {
 	p, s := newPost(t), &stopped{left: 2, fails: 3}
 	_, done := p.release(s)

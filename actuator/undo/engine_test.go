@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/channels"
@@ -296,6 +299,57 @@ func TestOffUndoesWhatVersion02Left(t *testing.T) {
 	}
 	if n := m.Off(p); n > 0 {
 		t.Errorf("%d are off", n)
+	}
+}
+
+// A driver that is busy for a moment, making contexts say, is asked again, but not for ever: an actuator
+// waits for that.
+func TestFormerAsksABusyDriverAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		busy  time.Duration
+		tries int // how often Former asks, 200 ms apart
+		left  int // processes, then
+	}{
+		"idle":          {tries: 1},
+		"refuses twice": {busy: 300 * time.Millisecond, tries: 3},
+		"for ever":      {busy: time.Hour, tries: 4, left: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, run := t.TempDir(), t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				m := channelstest.NewMachine()
+				stat, _ := proc.ReadStat("/proc", os.Getpid())
+				p := rm.Process{PID: os.Getpid(), Start: stat.Start}
+				m.Adopt(p, "GPU-0")
+				state, err := statefolder.Of(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, state), Deadline: time.Minute, MaxOff: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := former.Apply(t.Context(), channels.Target{Processes: []rm.Process{p}}, channels.Standing{Off: true}); err != nil || m.Off(p) == 0 {
+					t.Fatalf("%d off, %v", m.Off(p), err)
+				}
+				began, tries := time.Now(), map[time.Duration]bool{}
+				busy := channelstest.Faulty{Driver: m, Before: func(_ context.Context, call string) error {
+					after := time.Since(began)
+					if call == "switch" {
+						tries[after] = true
+					}
+					if after < tt.busy {
+						return errors.New("the driver is busy")
+					}
+					return nil
+				}}
+				undo.Former(t.Context(), undo.Options{StateDir: dir, RunDir: run, Channels: busy, Logger: slog.New(slog.DiscardHandler)})
+				left, err := former.Pending()
+				if err != nil || left != tt.left || (m.Off(p) > 0) != (tt.left > 0) || len(tries) != tt.tries {
+					t.Errorf("%d channels are off, %d processes on record, %v; it was asked %v after it began", m.Off(p), left, err, slices.Sorted(maps.Keys(tries)))
+				}
+			})
+		})
 	}
 }
 

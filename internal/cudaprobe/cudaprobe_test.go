@@ -264,9 +264,24 @@ func TestTrack(t *testing.T) {
 
 // A copy that is really asynchronous proves nothing; one that waited does.
 func TestTrackAsynchronousCopy(t *testing.T) {
-	h, p := tracked(t, cudaprobe.Options{})
-	h.expect(t, p, cudaprobe.Launched, p.Call("cuLaunchKernel"))
-	h.expect(t, p, cudaprobe.Done, p.CallFor("cuMemcpyDtoHAsync_v2", 10*time.Millisecond))
+	const copies = "cuMemcpyDtoHAsync_v2"
+	const waited = 100 * time.Microsecond // WAITED in launches.bpf.c
+	var h *harness
+	var p *cudatest.Program
+	for end := time.Now().Add(patience); ; {
+		h, p = tracked(t, cudaprobe.Options{})
+		h.expect(t, p, cudaprobe.Launched, p.Call("cuLaunchKernel"))
+		c := p.Call(copies)
+		if c.After.Sub(c.Before) < waited {
+			break
+		}
+		// It was interrupted, and may pass for one that waited.
+		if time.Now().After(end) {
+			t.Fatal("each copy takes as long as one that waits")
+		}
+	}
+	h.none(t)
+	h.expect(t, p, cudaprobe.Done, p.CallFor(copies, 10*time.Millisecond))
 	h.none(t)
 }
 

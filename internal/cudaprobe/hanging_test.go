@@ -3,6 +3,7 @@ package cudaprobe_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,22 +84,28 @@ func TestAddWaitsForAnAddOfTheSameFile(t *testing.T) {
 	p := h.built.Start(t)
 	p.Open()
 	file := mapped(t, p)
-	fail := h.HoldAdd(file.ID)
-	added := make(chan bool)
-	go func() {
-		is, err := h.Add(file)
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) { // to know that it has come to wait
+		defer func() { // here: what counts its attachments belongs to the bubble
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		fail := h.HoldAdd(file.ID)
+		added := make(chan bool, 1)
+		go func() {
+			is, err := h.Add(file)
+			if err != nil {
+				t.Error(err)
+			}
+			added <- is
+		}()
+		synctest.Wait()
+		if len(added) > 0 {
+			t.Error("it does not wait")
 		}
-		added <- is
-	}()
-	select {
-	case <-added:
-		t.Fatal("it does not wait")
-	case <-time.After(50 * time.Millisecond):
-	}
-	fail()
-	if !<-added {
-		t.Error("it did not attach the probes itself")
-	}
+		fail()
+		if !<-added {
+			t.Error("it did not attach the probes itself")
+		}
+	})
 }

@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,8 +11,25 @@ import (
 )
 
 func TestBegan(t *testing.T) {
-	if began := process.Began("/proc", os.Getpid()); time.Since(began) < 0 || time.Since(began) > 24*time.Hour {
-		t.Errorf("this process began %v", began)
+	child := exec.Command("cat")
+	stdin, err := child.StdinPipe() // it ends when this is closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	after := time.Now()
+	t.Cleanup(func() { _, _ = stdin.Close(), child.Wait() })
+	const tick = 10 * time.Millisecond // the kernel's, which rounds down
+	for asked := after; asked.Sub(after) < 5*tick; {
+		asked = time.Now()
+		began := process.Began("/proc", child.Process.Pid)
+		interrupted := time.Since(asked) // maybe, between its readings of two clocks
+		if began.Before(before.Add(-2*tick)) || began.After(after.Add(interrupted)) {
+			t.Fatalf("it began %v, and was started between %v and %v", began, before, after)
+		}
 	}
 	proc := t.TempDir()
 	if err := os.Mkdir(filepath.Join(proc, "7"), 0o755); err != nil {

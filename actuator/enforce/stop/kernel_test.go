@@ -29,6 +29,7 @@ const (
 type held struct {
 	*cudatest.Program
 	name   string
+	guard  *cudaprobe.MemoryGuard
 	record *stop.Record
 	hold   stop.Hold
 	ended  chan cudatest.Allocated
@@ -39,6 +40,7 @@ func hold(t *testing.T) *held {
 	h := &held{name: cudatest.RecordName(t), ended: make(chan cudatest.Allocated, 1)}
 	guard, err := cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Pins: h.name})
 	probetest.Need(t, err)
+	h.guard = guard
 	t.Cleanup(func() {
 		if err := errors.Join(guard.Close(), stop.Remove(h.name)); err != nil {
 			t.Error(err)
@@ -143,6 +145,28 @@ func TestWhomADeadGuardLeftIsNoStray(t *testing.T) {
 	time.Sleep(time.Until(time.Now().Add(h.hold.At + time.Second - stop.Now()))) // SweepAll reads the clock
 	if strays, err := stop.SweepAll(stop.Options{Name: h.name}, stop.Now()); err != nil || len(strays) != 0 {
 		t.Errorf("%+v, %v", strays, err)
+	}
+	h.awaitEnd(t)
+}
+
+// A guardian releases whom a living actuator holds only if that no longer renews its guard.
+func TestReleaseIfExpiredWaitsForTheEndOfTheLease(t *testing.T) {
+	h := hold(t)
+	release := func() (int, error) {
+		return stop.ReleaseAll(t.Context(), stop.Options{Name: h.name, IfExpired: true})
+	}
+	if n, err := release(); err != nil || n != 0 {
+		t.Errorf("while the guard is renewed %d are released, %v", n, err)
+	}
+	await(t, h.PID, true)
+	if holds, err := h.record.List(); err != nil || len(holds) != 1 || holds[0].Phase != stop.Stopped {
+		t.Errorf("on record then: %+v, %v", holds, err)
+	}
+	if err := h.guard.Renew(0); err != nil { // the lease ends now
+		t.Fatal(err)
+	}
+	if n, err := release(); err != nil || n != 1 {
+		t.Errorf("%d are released, %v", n, err)
 	}
 	h.awaitEnd(t)
 }

@@ -208,21 +208,28 @@ func TestReadOverTheSocketHeedsItsContext(t *testing.T) {
 func TestKilledTenant(t *testing.T) {
 	s := simtest.Start(t, sim.Options{ListDelay: -1})
 	t.Setenv("LAXITY_SIM_KERNEL_SECONDS", "0.5")
-	p := s.StartProcess(t, "--n", "64", "--kernels", "1000")
-	p.Await(t, "launch")
 	d := s.Dial(t)
-	listed := func() bool {
+	gpu := func() device.GPU {
 		r, err := d.Read(t.Context())
 		must(t, err)
-		return len(r.GPUs[0].Processes) > 0
+		return r.GPUs[0]
 	}
-	if !listed() {
-		t.Error("the tenant is not listed")
+	before := gpu().MemoryUsed
+	p := s.StartProcess(t, "--n", "64", "--kernels", "1000")
+	p.Await(t, "launch")
+	if g := gpu(); len(g.Processes) == 0 || g.MemoryUsed <= before {
+		t.Errorf("the tenant is not listed, or has no memory: %+v, %d bytes before it", g, before)
 	}
 	must(t, p.Process.Kill())
 	p.Wait(t)
-	for listed() {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		g := gpu()
+		if len(g.Processes) == 0 && g.MemoryUsed == before {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not free: %+v, %d bytes before it", g, before)
+		}
 	}
 }
 
