@@ -3,7 +3,6 @@ package rm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -74,12 +73,15 @@ func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig boo
 				return nil //nolint:nilerr // a status says that it is none of this file's clients
 			}
 			if len(f.clients) == maxClients {
-				return fmt.Errorf("%w: descriptor %d of %v has more than %d clients", ErrUnsupported, fd, p, maxClients)
+				return tooMuch("descriptor %d of %v has more than %d clients", fd, p, maxClients)
 			}
 			f.clients, found = append(f.clients, &client{handle: handle}), true
 			return nil
 		}
 		for ; len(f.tips) > 0; f.tips = f.tips[1:] {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			dup.ahead(len(f.tips), func(i int) question { return question{f.tips[i], f.tips[i], indexClass} })
 			if err := is(f.tips[0]); err != nil {
 				return err

@@ -15,6 +15,9 @@ import (
 // client and not all handles have been tried, newest first. Options.SearchRate bounds the handles
 // of all searches together.
 //
+// A process with more descriptors, clients or objects than any program needs is ErrUnsupported, and
+// is searched again a minute later at the earliest.
+//
 // What it costs, in system calls of 2 to 3 µs: a look at every descriptor of the process;
 // one for each client handle, newest first, until each descriptor of the control device
 // has its client, of a process that is younger than a Mark for each handle since; then
@@ -33,9 +36,11 @@ func (m *Manager) Find(ctx context.Context, p Process) ([]Group, error) {
 // known of the process, in their order.
 func (m *Manager) find(ctx context.Context, p Process) (groups []Group, err error) {
 	step := func(work func(ctx context.Context) error) error {
-		return m.do(ctx, "find", p.PID, func(ctx context.Context, _ func() bool) error { return work(ctx) })
+		return m.do(ctx, "find", p.PID, func(ctx context.Context, _ func() bool) error {
+			return m.bounded(p, func() error { return work(ctx) })
+		})
 	}
-	if err := step(func(context.Context) error { return m.begin(p) }); err != nil {
+	if err := step(func(ctx context.Context) error { return m.begin(ctx, p) }); err != nil {
 		return nil, err
 	}
 	for searched, dug := true, false; ; {
@@ -60,7 +65,7 @@ func (m *Manager) find(ctx context.Context, p Process) (groups []Group, err erro
 			}
 			groups, searched = all, false
 			if lost {
-				if err := step(func(context.Context) error { return m.begin(p) }); err != nil {
+				if err := step(func(ctx context.Context) error { return m.begin(ctx, p) }); err != nil {
 					return nil, err
 				}
 				continue

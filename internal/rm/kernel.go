@@ -13,6 +13,7 @@ type Kernel interface {
 	// Stat describes a process; ErrGone if there is none.
 	Stat(pid int) (Stat, error)
 	// Descriptors lists the descriptors of a process that refer to NVIDIA's control device.
+	// ErrUnsupported if it has so many open that it would take too long.
 	Descriptors(pid int) ([]int, error)
 	// Pidfd opens a process.
 	Pidfd(pid int) (fd int, err error)

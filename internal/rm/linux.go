@@ -3,6 +3,7 @@ package rm
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -131,21 +132,29 @@ func parseStat(text string) (Stat, error) {
 }
 
 func (s *system) Descriptors(pid int) ([]int, error) {
-	dir, entries, err := entries(pid)
+	return s.descriptors(context.Background(), pid)
+}
+
+// descriptors is Descriptors until ctx ends.
+func (s *system) descriptors(ctx context.Context, pid int) ([]int, error) {
+	dir, names, err := entriesWithin(ctx, pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
 	} else if err != nil {
 		return nil, err
 	}
 	var fds []int
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
+	for i, name := range names {
+		if i%256 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		fd, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		// The link leads to the open file itself, whatever its path in that container is. DONT_SYNC
 		// asks no file server that may hang.
-		device, err := s.device(unix.AT_FDCWD, dir+"/"+e.Name(), unix.AT_STATX_DONT_SYNC)
+		device, err := s.device(unix.AT_FDCWD, dir+"/"+name, unix.AT_STATX_DONT_SYNC)
 		if err == nil && device.control() {
 			fds = append(fds, fd)
 		}

@@ -17,9 +17,6 @@ const (
 	// maxHoles is how many absent handles below the last object are tried again: threads do not make
 	// objects in the order of their handles.
 	maxHoles = 64
-	// maxObjects bounds the known objects of a client. A context has some 40 of them, a stream
-	// three.
-	maxObjects = 1 << 16
 	// readEvery is how old the knowledge of a client's objects may be before all of them are read
 	// again.
 	readEvery = 10 * time.Second
@@ -29,7 +26,10 @@ const (
 type client struct {
 	handle  uint32
 	objects []object // of the classes that lead to a compute group
+	seen    int      // how many objects of all classes
+	left    budget   // how many there may be
 	top     uint32   // above all objects seen; 0: not searched yet
+	whole   bool     // it was searched up to the last one
 	holes   []uint32 // the last absent handles below
 	read    time.Duration
 	gpus    map[uint32]string // UUID by subdevice
@@ -50,13 +50,14 @@ func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, lo
 		return nil, false, err
 	}
 	var handles []uint32
+	left := budget{maxObjects, maxHandles}
 	for _, fd := range s.descriptors() {
 		f := s.files[fd]
 		if len(f.clients) == 0 {
 			continue
 		}
 		err := m.with(p, fd, func(dup *file) error {
-			return m.groupsOver(ctx, dup, f, now, func(g Group) {
+			return m.groupsOver(ctx, dup, f, now, &left, func(g Group) {
 				g.Process, g.FD = p, fd
 				groups = append(groups, g)
 			})
@@ -85,17 +86,21 @@ func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, lo
 	return slices.CompactFunc(groups, func(a, b Group) bool { return a.Client == b.Client && a.Handle == b.Handle }), lost, nil
 }
 
-// groupsOver passes the groups of a descriptor's clients to tell, and drops clients that are gone.
-func (m *Manager) groupsOver(ctx context.Context, dup *file, f *fileSearch, now time.Duration, tell func(Group)) error {
+// groupsOver passes the groups of a descriptor's clients to tell, and drops clients that are gone. It takes what it
+// has read from left.
+func (m *Manager) groupsOver(ctx context.Context, dup *file, f *fileSearch, now time.Duration, left *budget, tell func(Group)) error {
 	f.clients = slices.DeleteFunc(f.clients, func(c *client) bool {
 		_, err := dup.info(c.handle, c.handle, indexClass)
 		status := Status(0)
 		return errors.As(err, &status)
 	})
 	for _, c := range f.clients {
+		c.left = *left
 		if err := m.look(ctx, dup, c, now); err != nil {
 			return err
 		}
+		left.objects -= c.seen
+		left.handles -= int(c.top-objectBase) + m.opt.Gap
 		for _, g := range groupsOf(c.objects) {
 			g.Client = c.handle
 			var err error
@@ -110,8 +115,9 @@ func (m *Manager) groupsOver(ctx context.Context, dup *file, f *fileSearch, now 
 
 // look updates what is known of a client's objects.
 func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Duration) error {
-	if c.top != 0 && now-c.read < readEvery {
-		same, err := c.same(dup)
+	fresh := c.top != 0 && now-c.read < readEvery
+	if fresh && c.whole {
+		same, err := c.same(ctx, dup)
 		if err != nil {
 			return err
 		}
@@ -122,23 +128,35 @@ func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Durat
 			return c.readOn(ctx, dup, gapAgain)
 		}
 	}
-	c.objects, c.top, c.holes, c.gpus = nil, objectBase, nil, nil
+	if !fresh || c.whole { // else the step that began it had no time for all: go on
+		c.objects, c.seen, c.top, c.holes, c.gpus = nil, 0, objectBase, nil, nil
+	}
+	c.read, c.whole = now, false
 	if err := c.readOn(ctx, dup, m.opt.Gap); err != nil {
-		c.top = 0
+		if ctx.Err() == nil {
+			c.top = 0
+		}
 		return err
 	}
-	c.read = now
+	c.whole = true
 	return nil
 }
 
 // same reports whether the known groups still exist unchanged, with everything that they consist
 // of.
-func (c *client) same(dup *file) (bool, error) {
+func (c *client) same(ctx context.Context, dup *file) (bool, error) {
+	byHandle := index(c.objects)
 	for _, g := range groupsOf(c.objects) {
-		parts := slices.DeleteFunc(slices.Clone(c.objects), func(o object) bool {
-			return o.handle != g.Handle && o.handle != g.Subdevice && !slices.Contains(g.Channels, o.handle)
-		})
+		var parts []object
+		for _, h := range slices.Sorted(slices.Values(append([]uint32{g.Handle, g.Subdevice}, g.Channels...))) {
+			if o, is := byHandle[h]; is {
+				parts = append(parts, o)
+			}
+		}
 		for at, want := range parts {
+			if at%256 == 0 && ctx.Err() != nil {
+				return false, ctx.Err()
+			}
 			dup.ahead(len(parts)-at, func(i int) question { return question{c.handle, parts[at+i].handle, indexClass} })
 			class, err := dup.info(c.handle, want.handle, indexClass)
 			if status := Status(0); errors.As(err, &status) || err == nil && class != want.class {
@@ -156,6 +174,9 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 	for h, absent := c.top, 0; absent < gap && h >= objectBase; h++ {
 		if h%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if int(h-objectBase) > c.left.handles {
+			return tooMuch("its clients have objects among more than %d handles", maxHandles)
 		}
 		dup.aheadThen(min(atOnce, gap-absent), func(i int) question { return question{c.handle, h + uint32(i), indexClass} }, matters)
 		there, err := c.readObject(dup, h)
@@ -198,7 +219,7 @@ func matters(class uint32) bool {
 	return class == classSubdevice || class == classGroup || isCompute(class) || isChannel(class)
 }
 
-// readObject adds the object with this handle, if it exists and its class matters.
+// readObject counts the object with this handle, if it exists, and adds it if its class matters.
 func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 	class, err := dup.info(c.handle, h, indexClass)
 	if status := Status(0); errors.As(err, &status) {
@@ -209,6 +230,9 @@ func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 	if class == classMPS {
 		return true, fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, c.handle)
 	}
+	if c.seen++; c.seen > c.left.objects {
+		return true, tooMuch("its clients have more than %d objects", maxObjects)
+	}
 	if !matters(class) {
 		return true, nil
 	}
@@ -217,9 +241,6 @@ func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 		return true, nil // freed between the two
 	} else if err != nil {
 		return true, err
-	}
-	if len(c.objects) == maxObjects {
-		return true, fmt.Errorf("%w: client %#x has more than %d channels and the like", ErrUnsupported, c.handle, maxObjects)
 	}
 	c.objects = append(c.objects, object{h, class, parent})
 	return true, nil
@@ -245,13 +266,19 @@ func (c *client) gpu(dup *file, g Group) (string, error) {
 	return uuid, nil
 }
 
-// groupsOf finds the channel groups of which a channel has a compute object, with all
-// of their channels and the subdevice of their device.
-func groupsOf(objects []object) (groups []Group) {
-	byHandle := map[uint32]object{}
+// index returns objects by handle.
+func index(objects []object) map[uint32]object {
+	byHandle := make(map[uint32]object, len(objects))
 	for _, o := range objects {
 		byHandle[o.handle] = o
 	}
+	return byHandle
+}
+
+// groupsOf finds the channel groups of which a channel has a compute object, with all
+// of their channels and the subdevice of their device. There may be thousands of groups.
+func groupsOf(objects []object) (groups []Group) {
+	byHandle := index(objects)
 	computes := map[uint32]bool{} // by handle of the group
 	for _, o := range objects {
 		if isCompute(o.class) {
@@ -260,20 +287,21 @@ func groupsOf(objects []object) (groups []Group) {
 			}
 		}
 	}
+	channels, subdevices := map[uint32][]uint32{}, map[uint32]uint32{} // by handle of the group, of the device
+	for _, o := range objects {
+		switch {
+		case isChannel(o.class):
+			channels[o.parent] = append(channels[o.parent], o.handle)
+		case o.class == classSubdevice && subdevices[o.parent] == 0:
+			subdevices[o.parent] = o.handle
+		}
+	}
 	for _, group := range objects {
-		if group.class != classGroup || !computes[group.handle] {
-			continue
+		if group.class == classGroup && computes[group.handle] {
+			groups = append(groups, Group{
+				Handle: group.handle, Class: group.class, Subdevice: subdevices[group.parent], Channels: channels[group.handle],
+			})
 		}
-		g := Group{Handle: group.handle, Class: group.class}
-		for _, o := range objects {
-			switch {
-			case isChannel(o.class) && o.parent == group.handle:
-				g.Channels = append(g.Channels, o.handle)
-			case o.class == classSubdevice && o.parent == group.parent && g.Subdevice == 0:
-				g.Subdevice = o.handle
-			}
-		}
-		groups = append(groups, g)
 	}
 	return groups
 }

@@ -33,7 +33,8 @@ var (
 	ErrGone = errors.New("the process is gone")
 	// ErrChanged: an object is not what the group says. Find it again.
 	ErrChanged = errors.New("the channel group has changed")
-	// ErrUnsupported: this driver, or this system, cannot do it.
+	// ErrUnsupported: this driver, or this system, cannot do it, or the process has so much that it
+	// would take too long.
 	ErrUnsupported = errors.New("not supported here")
 	// ErrUnfinished: the search for a process's clients has not ended. See Find.
 	ErrUnfinished = errors.New("the search has not ended")
@@ -73,7 +74,8 @@ type Options struct {
 	// Timeout bounds a call whose context has no earlier deadline; for Find it bounds each step. 0:
 	// 2 s.
 	Timeout time.Duration
-	// Gap is how many absent handles in a row end the search for a client's objects. 0: 2048.
+	// Gap is how many absent handles in a row end the search for a client's objects, less than
+	// 2^18 in any case. 0: 2048.
 	Gap int
 	// SearchRate bounds the client handles that all searches together try per second, plus up to
 	// 16384 after a pause. 0: 100,000, which take some 0.3 s of one core.

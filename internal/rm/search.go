@@ -1,9 +1,11 @@
 package rm
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
+	"time"
 )
 
 const (
@@ -22,6 +24,9 @@ type search struct {
 	// above.
 	seen *mark
 	here uint32 // the counter now
+	// refused is why it is not searched until then; nil if it is.
+	refused error
+	until   time.Duration // since boot
 }
 
 func (s *search) descriptors() []int { return slices.Sorted(maps.Keys(s.files)) }
@@ -83,14 +88,17 @@ func cut(list *[]span, n uint32) span {
 }
 
 // begin notes which handles must be tried.
-func (m *Manager) begin(p Process) error {
+func (m *Manager) begin(ctx context.Context, p Process) error {
 	if err := m.alive(p); err != nil {
 		return err
 	}
 	before := m.latest()
-	fds, err := m.kernel.Descriptors(p.PID)
+	fds, err := m.descriptors(ctx, p.PID)
 	if err != nil {
 		return err
+	}
+	if len(fds) > maxFiles {
+		return tooMuch("%v has more than %d descriptors of NVIDIA's control device", p, maxFiles)
 	}
 	s := m.known(p)
 	if s == nil {
@@ -128,6 +136,21 @@ func (m *Manager) begin(p Process) error {
 	s.seen = before
 	m.remember(p, s)
 	return nil
+}
+
+// lister is a Kernel that stops listing descriptors when a context ends.
+type lister interface {
+	descriptors(ctx context.Context, pid int) ([]int, error)
+}
+
+func (m *Manager) descriptors(ctx context.Context, pid int) ([]int, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if k, ok := m.kernel.(lister); ok {
+		return k.descriptors(ctx, pid)
+	}
+	return m.kernel.Descriptors(pid)
 }
 
 // stale reports whether a new mark is needed. A new descriptor always needs one. One that still has

@@ -1,8 +1,10 @@
 package rm
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -65,10 +67,16 @@ func duplicateOfThread(pidfd, fd int, err error) (int, error) {
 	return -1, fmt.Errorf("%w: its threads end one after another", ErrChanged)
 }
 
-// entries lists the descriptors of a process, and in which folder they are.
-func entries(pid int) (folder string, all []os.DirEntry, err error) {
+// entries is entriesWithin without an end.
+func entries(pid int) (folder string, all []string, err error) {
+	return entriesWithin(context.Background(), pid)
+}
+
+// entriesWithin lists the descriptors of a process, in no order, and in which folder they are. It fails
+// if there are more than maxDescriptors.
+func entriesWithin(ctx context.Context, pid int) (folder string, all []string, err error) {
 	folder = fmt.Sprintf("/proc/%d/fd", pid)
-	all, err = os.ReadDir(folder)
+	all, err = namesIn(ctx, folder)
 	for range tries {
 		if err != nil || len(all) > 0 {
 			return folder, all, err
@@ -78,11 +86,39 @@ func entries(pid int) (folder string, all []os.DirEntry, err error) {
 			return folder, all, err
 		}
 		folder = fmt.Sprintf("/proc/%d/task/%d/fd", pid, tid)
-		if all, err = os.ReadDir(folder); !has(pid, tid) {
+		if all, err = namesIn(ctx, folder); !has(pid, tid) {
 			all, err = nil, nil
 		}
 	}
 	return folder, nil, fmt.Errorf("%w: its threads end one after another", ErrChanged)
+}
+
+func namesIn(ctx context.Context, folder string) ([]string, error) {
+	d, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return readNames(ctx, d)
+}
+
+// readNames reads the names in a folder until there are more than maxDescriptors.
+func readNames(ctx context.Context, folder interface{ Readdirnames(n int) ([]string, error) }) (all []string, err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		names, err := folder.Readdirnames(1024)
+		all = append(all, names...)
+		switch {
+		case len(all) > maxDescriptors:
+			return nil, tooMuch("it has more than %d descriptors open", maxDescriptors)
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // has reports whether a process has a thread that goes on.

@@ -134,6 +134,16 @@ func (p *Process) AddChannels(g rm.Group, n int) rm.Group {
 	return g
 }
 
+// AddMemory makes n objects of a client that belong to no group, as memory and events do.
+func (p *Process) AddMemory(client uint32, n int) {
+	p.rm.lock(func() {
+		c := p.rm.client(client)
+		for range n {
+			c.add(classMemory, client, 0)
+		}
+	})
+}
+
 // FillHole makes a channel of a group at a skipped handle, as a thread does that another overtook.
 func (p *Process) FillHole(g rm.Group, handle uint32) rm.Group {
 	g.Channels = slices.Sorted(slices.Values(append([]uint32{handle}, g.Channels...)))
