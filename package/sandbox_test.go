@@ -381,6 +381,11 @@ func daemons(m *machine) {
 	if s := m.state(); !s.GuardianUp || len(s.Lacks) > 0 || s.NoChannels != "" || s.Hold != config.HoldChannels {
 		m.Errorf("guardian %v, holds by %s (%s), lacks %v", s.GuardianUp, s.Hold, s.NoChannels, s.Lacks)
 	}
+	for _, folder := range []string{"exporter", "actuator"} { // records name every container
+		if mode := m.do("stat", "-c", "%a", "/var/lib/laxity/"+folder); mode != "700" {
+			m.Errorf("the state of the %s is open to others: %s", folder, mode)
+		}
+	}
 }
 
 // killed: everything in the actuator's control group ends at once. The guardian goes on, and

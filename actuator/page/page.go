@@ -40,6 +40,8 @@ var files embed.FS
 type Gate interface {
 	// Change is around handlers that change something; it refuses who may not act.
 	Change(next http.Handler) http.Handler
+	// Stream is around handlers that go on for ever; it bounds those of strangers.
+	Stream(next http.Handler) http.Handler
 	// Check says why a request may not act; nil: it may.
 	Check(r *http.Request) error
 	// Who names who sends a request that may act.
@@ -166,7 +168,7 @@ func (p *Page) Router() chi.Router {
 	r := chi.NewRouter()
 	r.Use(secured)
 	r.HandleFunc("GET /", p.servePage)
-	r.HandleFunc("GET /events", p.serveEvents)
+	r.Handle("GET /events", p.o.Gate.Stream(http.HandlerFunc(p.serveEvents)))
 	r.HandleFunc("GET /assets/{name}", p.serveAsset)
 	// A browser that is refused here asks its user for a password, which it then sends
 	// with all requests.

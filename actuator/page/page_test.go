@@ -112,6 +112,7 @@ type stage struct {
 	who    string // who looks; empty: who may not act
 	asked  []string
 	refuse error
+	full   bool // strangers have all streams that they may have
 	reads  atomic.Int64
 }
 
@@ -181,6 +182,17 @@ func (s *stage) Check(r *http.Request) error {
 		return access.ErrDenied
 	}
 	return nil
+}
+
+// Stream lets those in who may act.
+func (s *stage) Stream(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.full && s.Check(r) != nil {
+			http.Error(w, "too many watch", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *stage) Change(next http.Handler) http.Handler {
@@ -540,6 +552,27 @@ func (s *stuck) Write([]byte) (int, error) {
 		close(s.wrote)
 	}
 	return 0, os.ErrDeadlineExceeded // what a write says when its time is over
+}
+
+// Strangers who watch do not keep out who may act.
+func TestEventsOfStrangersAreBounded(t *testing.T) {
+	s := newStage(t)
+	s.full = true
+	server := s.serve(t)
+	e := listen(t, server.URL+"/events")
+	e.next()
+	e.stop()
+	s.mu.Lock()
+	s.who = ""
+	s.mu.Unlock()
+	resp, err := http.Get(server.URL + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a stranger: %s", resp.Status)
+	}
 }
 
 func TestSlowReaderIsDropped(t *testing.T) {

@@ -117,11 +117,23 @@ func (g *Gate) May(next http.Handler) http.Handler {
 	})
 }
 
-// Streams is around handlers that go on for ever with ?watch=1, within All: strangers
-// have some of them (503 beyond), so that they do not take up all connections.
+// Streams is Stream for handlers that go on for ever with ?watch=1, and end without.
 func (g *Gate) Streams(next http.Handler) http.Handler {
+	stream := g.Stream(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("watch") == "" || g.Authenticated(r) {
+		if r.URL.Query().Get("watch") == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		stream.ServeHTTP(w, r)
+	})
+}
+
+// Stream is around handlers that go on for ever, within All: strangers have some of them,
+// of all handlers together (503 beyond), so that they do not take up all connections.
+func (g *Gate) Stream(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.Authenticated(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -260,12 +260,14 @@ func TestStrangersWhoWatchAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	h := access.New(access.Options{Tokens: tokens}).Streams(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	g := access.New(access.Options{Tokens: tokens})
+	h := g.Streams(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			begun <- struct{}{}
 			<-end
 		}
 	}))
+	page := g.Stream(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	watch := func(authorization string) int {
 		r := httptest.NewRequest(http.MethodGet, "/x?watch=1", nil)
 		r.Header.Set("Authorization", authorization)
@@ -280,6 +282,14 @@ func TestStrangersWhoWatchAreBounded(t *testing.T) {
 	}
 	if got := code(h, httptest.NewRequest(http.MethodGet, "/x", nil)); got != http.StatusOK {
 		t.Errorf("who does not watch: %d", got)
+	}
+	events := httptest.NewRequest(http.MethodGet, "/events", nil)
+	if got := code(page, events); got != http.StatusServiceUnavailable {
+		t.Errorf("one more, of the page: %d", got)
+	}
+	events.Header.Set("Authorization", "Bearer "+first)
+	if got := code(page, events); got != http.StatusOK {
+		t.Errorf("the page of who has the token: %d", got)
 	}
 	go func() { watch("Bearer " + first); ended <- struct{}{} }()
 	<-begun // who has the token watches all the same
