@@ -24,7 +24,9 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 	}
 	b := newBench(t, func(o *actuator.Options) {
 		o.Access.Tokens = access.TokensIn(path)
-		o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) { api.NewServer(api.Options{}).Register(r, gate.Change) })
+		o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) {
+			api.NewServer(api.Options{}).Register(r, gate.Change, gate.Queue)
+		})
 	})
 	open := []string{
 		"GET /", "GET /events", "GET /assets/{name}", "GET /metrics", "GET /-/healthy", "GET /-/ready",

@@ -75,7 +75,7 @@ func (p *placementFlags) open(o *actuator.Options, list *nodes.File, local func(
 	if err != nil {
 		return nil, err
 	}
-	o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) { s.Register(r, gate.Change) })
+	o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) { s.Register(r, gate.Change, gate.Queue) })
 	o.Ranking = s.Overview
 	return s, nil
 }

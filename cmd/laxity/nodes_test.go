@@ -53,7 +53,8 @@ func placingPods(t *testing.T) (string, *service.Service) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	mux := chi.NewRouter()
-	s.Register(mux, func(h http.Handler) http.Handler { return h })
+	open := func(h http.Handler) http.Handler { return h }
+	s.Register(mux, open, open)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return "--actuator.url=" + server.URL, s

@@ -31,6 +31,7 @@ type Gate struct {
 	reads   *clients
 	changes *clients
 	streams chan struct{} // streams of clients that are not authenticated
+	queue   chan struct{} // an answer that takes long, to such a client
 }
 
 // New makes a Gate.
@@ -51,7 +52,7 @@ func New(o Options) *Gate {
 	return &Gate{
 		o: o, origins: origins,
 		reads: newClients(requestsPerSecond, requestsBurst), changes: newClients(changesPerSecond, changesBurst),
-		streams: make(chan struct{}, maxStreams),
+		streams: make(chan struct{}, maxStreams), queue: make(chan struct{}, 1),
 	}
 }
 
@@ -143,6 +144,23 @@ func (g *Gate) Stream(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		default:
 			g.o.Refuse(w, r, http.StatusServiceUnavailable, errTooMany)
+		}
+	})
+}
+
+// Queue is around handlers whose answers take long, within All: those to strangers are made one after
+// another, of all handlers together, so that they leave room for others.
+func (g *Gate) Queue(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.Authenticated(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case g.queue <- struct{}{}:
+			defer func() { <-g.queue }()
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done(): // it does not wait any more
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -300,4 +301,48 @@ func TestStrangersWhoWatchAreBounded(t *testing.T) {
 	go func() { watch(""); ended <- struct{}{} }()
 	<-begun
 	<-ended
+}
+
+// Answers that take long are made for one stranger at a time; who has the token does not wait for them.
+func TestStrangersQueue(t *testing.T) {
+	tokens, err := access.OpenTokens(write(t, first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, end := make(chan string), make(chan struct{})
+	h := access.New(access.Options{Tokens: tokens}).Queue(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		begun <- r.URL.Path
+		<-end
+	}))
+	answered := make(chan int)
+	ask := func(path, authorization string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Authorization", authorization)
+		answered <- code(h, r)
+	}
+	go ask("/stranger", "")
+	<-begun
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/impatient", nil))
+		answered <- 0
+	}()
+	go ask("/owner", "Bearer "+first)
+	if path := <-begun; path != "/owner" {
+		t.Errorf("%s did not wait for the first stranger", path)
+	}
+	leave()
+	if got := <-answered; got != 0 {
+		t.Errorf("who does not wait any more: %d", got)
+	}
+	go ask("/next", "")
+	close(end)
+	if path := <-begun; path != "/next" {
+		t.Errorf("%s comes next", path)
+	}
+	for range 3 {
+		if got := <-answered; got != http.StatusOK {
+			t.Errorf("answered %d", got)
+		}
+	}
 }

@@ -81,7 +81,8 @@ func serve(t *testing.T, s *source, ids ...string) (*httptest.Server, *api.Clien
 		t.Fatal(err)
 	}
 	mux := chi.NewRouter()
-	api.NewServer(api.Options{Placer: p, Nodes: list, Local: func() string { return "a" }, Now: now}).Register(mux, func(h http.Handler) http.Handler { return h })
+	open := func(h http.Handler) http.Handler { return h }
+	api.NewServer(api.Options{Placer: p, Nodes: list, Local: func() string { return "a" }, Now: now}).Register(mux, open, open)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	c, err := api.NewClient(server.URL, nil)

@@ -56,12 +56,12 @@ func NewServer(o Options) *Server {
 //	PUT    /api/v1/placements/{id}/container  {"container_id": …}, once it is
 //	DELETE /api/v1/placements/{id}
 //
-// What changes something goes through gate. Errors are
-// {"error": …}, and with no room {"ranking": …}: 400 for what cannot be read, 404
+// What changes something goes through gate; what anybody may ask and makes Prometheus answer goes
+// through queue. Errors are {"error": …}, and with no room {"ranking": …}: 400 for what cannot be read, 404
 // for an unknown node or reservation, 409 when there is no room now, 422 when no GPU
 // will ever do, 503 when the facts cannot be had, or too many ask at once.
-func (s *Server) Register(mux chi.Router, gate func(http.Handler) http.Handler) {
-	mux.HandleFunc("GET /api/v1/nodes", s.nodes)
+func (s *Server) Register(mux chi.Router, gate, queue func(http.Handler) http.Handler) {
+	mux.Handle("GET /api/v1/nodes", queue(http.HandlerFunc(s.nodes)))
 	mux.HandleFunc("GET /api/v1/placements", s.list)
 	mux.Handle("POST /api/v1/placements", gate(http.HandlerFunc(s.place)))
 	mux.Handle("POST /api/v1/placements/{id}/check", gate(http.HandlerFunc(s.check)))

@@ -82,9 +82,9 @@ func New(o Options) (*Service, error) {
 }
 
 // Register mounts the API and the page /placements; see api.Server.Register.
-func (s *Service) Register(mux chi.Router, gate func(http.Handler) http.Handler) {
-	api.NewServer(api.Options{Placer: s.placer, Nodes: s.o.Nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, gate)
-	mux.HandleFunc("GET /placements", s.page)
+func (s *Service) Register(mux chi.Router, gate, queue func(http.Handler) http.Handler) {
+	api.NewServer(api.Options{Placer: s.placer, Nodes: s.o.Nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, gate, queue)
+	mux.Handle("GET /placements", queue(http.HandlerFunc(s.page)))
 }
 
 // Run confirms and ends reservations until ctx ends; then it closes the files.

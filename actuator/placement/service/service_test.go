@@ -62,7 +62,7 @@ func open(t *testing.T, dir string, f *facts) (*service.Service, *httptest.Serve
 			}
 			h.ServeHTTP(w, r)
 		})
-	})
+	}, func(h http.Handler) http.Handler { return h })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	c, err := api.NewClient(server.URL, nil)

@@ -211,7 +211,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 			}.Open,
 		},
 		LockDir: o.LockDir, Allow: o.Allow, Access: o.Access, Metrics: metrics,
-		Mount:   []func(chi.Router, *access.Gate){func(r chi.Router, gate *access.Gate) { s.Places.Register(r, gate.Change) }},
+		Mount:   []func(chi.Router, *access.Gate){func(r chi.Router, gate *access.Gate) { s.Places.Register(r, gate.Change, gate.Queue) }},
 		Ranking: s.Places.Overview,
 		Logger:  logger,
 	})
