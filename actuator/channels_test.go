@@ -228,6 +228,7 @@ func TestReleasedKeepsItsPartBesideAServer(t *testing.T) {
 		if busy(); !modest() {
 			t.Fatalf("off %d; slices %v and %v beside it", v.Off(a), v.Slices(s), v.Slices(b))
 		}
+		time.Sleep(5 * time.Millisecond) // as often as it steps; the actuator needs the processor too
 	}
 	v.await("it says why", func() bool { return strings.Contains(v.state().Containers[0].Order, "must be left alone") })
 	v.source.end("a") // and with its task the release
@@ -258,6 +259,9 @@ func TestOthersAreNeverTouched(t *testing.T) {
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
 	v.awaitSlice(b, 1365*time.Microsecond)
 	v.awaitSlice(a, 2390*time.Microsecond)
+	v.AddGroup(a, gpu0)
+	v.awaitSlice(a, 2390*time.Microsecond) // by a later call: all calls of the first order have ended
+	v.calledOnly()
 	for pid := 201; pid < 205; pid++ {
 		if v.wasCalled(pid) {
 			t.Errorf("process %d was touched", pid)
@@ -277,6 +281,7 @@ func TestWhoPausesDoesNotDivide(t *testing.T) {
 			v.begin("a", gpu0)
 			v.begin("b", gpu0)
 			v.awaitPaused("b", "a", "b")
+			v.calledOnly("pause b")
 			if calls := v.Calls(); len(calls) > 0 {
 				t.Errorf("%v", calls)
 			}
@@ -288,6 +293,7 @@ func TestDryRunDividesNothing(t *testing.T) {
 	v := newDivider(t, func(o *actuator.Options) { o.DryRun = true })
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
 	v.await("it is planned", func() bool { return len(v.state().Containers) == 2 && v.state().Containers[1].Order != "" })
+	v.calledOnly()
 	v.awaitOwn(a, b)
 	if v.wasCalled(a.PID) || v.wasCalled(b.PID) {
 		t.Error("something was called")

@@ -142,7 +142,10 @@ func TestWhoHasEndedIsNotTriedAgain(t *testing.T) {
 func TestTurnsBesideAServer(t *testing.T) {
 	v := newDivider(t, nil)
 	s, a, b := v.begin("s", gpu0), v.begin("a", gpu0), v.begin("b", gpu0)
+	told := map[string]bool{} // whose state said why they were off
+	last, step := time.Now(), 5*time.Millisecond
 	busy := func() {
+		step, last = max(step, time.Since(last)), time.Now() // on a busy machine a step takes longer than a tick
 		v.source.set(func() {
 			v.source.containers[0].Spec.Release, v.source.containers[0].Spec.Deadline = task.ReleaseBusy, task.Seconds(0.02)
 			for i, p := range []rm.Process{a, b} {
@@ -150,21 +153,25 @@ func TestTurnsBesideAServer(t *testing.T) {
 				v.source.containers[i+1].Processes = []task.Process{{PID: p.PID, GPUs: []string{gpu0}}}
 			}
 		})
+		for _, c := range v.state().Containers {
+			if c.Off && strings.HasPrefix(c.Order, "off the GPU for ") {
+				told[c.ID] = true
+			}
+		}
 	}
 	for _, p := range []rm.Process{a, b, a} {
 		v.await("it is its turn to be off", func() bool { busy(); return v.Off(p) == v.Channels(p) })
-		v.await("the state says why", func() bool {
-			busy()
-			c := v.state().Containers[p.PID-s.PID]
-			return c.Off && strings.HasPrefix(c.Order, "off the GPU for ") || v.Off(p) == 0
-		})
 		v.await("it is on again", func() bool { busy(); return v.Off(p) == 0 })
 	}
+	v.await("the state says why", func() bool { busy(); return told["a"] && told["b"] })
 	if v.Off(s) > 0 {
 		t.Error("the server is off")
 	}
 	v.source.end("s")
 	v.await("all are on", func() bool { busy(); return v.Off(a)+v.Off(b) == 0 && v.slices(a, 10*time.Second) })
+	if longest := v.longestOff(); longest == 0 || longest > time.Second+step {
+		t.Errorf("one was off for %v, a step took up to %v", longest, step)
+	}
 }
 
 // TestNewContextsAndSlicesAreFound: of a process that stands already.

@@ -165,6 +165,8 @@ type bench struct {
 	engine *enforcetest.Engine
 	dir    string
 	stop   func() error
+	// stopFails: the test means it that stop returns an error.
+	stopFails bool
 }
 
 func newBench(t *testing.T, change func(*actuator.Options)) *bench {
@@ -200,8 +202,34 @@ func (b *bench) restart(change func(*actuator.Options)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	b.stop = sync.OnceValue(func() error { cancel(); return <-done })
-	b.Cleanup(func() { _ = b.stop() })
+	stop := sync.OnceValue(func() error { cancel(); return <-done })
+	b.stop = stop
+	b.Cleanup(func() {
+		if err := stop(); err != nil && !b.stopFails {
+			b.Errorf("the actuator ended with: %v", err)
+		}
+	})
+}
+
+// calledOnly stops the actuator once it has planned with the present facts, which waits for what it began then. Up to its
+// end the engine must have got these calls, and no others.
+func (b *bench) calledOnly(want ...string) {
+	b.Helper()
+	b.source.set(func() {})
+	b.seen()
+	if err := b.stop(); err != nil {
+		b.Fatal(err)
+	}
+	calls := b.engine.Calls()
+	all, _ := b.Decisions().Last(0)
+	for _, d := range all { // the calls of the end come last
+		if d.Kind == decision.Unpause && d.Result == decision.Done && d.Reason == "the actuator ends" {
+			calls = calls[:max(len(calls)-1, 0)]
+		}
+	}
+	if !slices.Equal(calls, want) {
+		b.Errorf("the engine was asked for %q, want %q", calls, want)
+	}
 }
 
 // run starts containers in engine and source.

@@ -23,11 +23,13 @@ const gpu1 = "GPU-1"
 // driver is a machine whose calls for some processes fail or hang.
 type driver struct {
 	*channelstest.Machine
-	mu     sync.Mutex
-	called map[int]bool  // by PID, whatever the call
-	fails  map[int]error // setting a slice comes into effect and fails all the same
-	hangs  map[int]bool
-	freed  chan struct{} // closed: nothing hangs any more
+	mu      sync.Mutex
+	called  map[int]bool  // by PID, whatever the call
+	fails   map[int]error // setting a slice comes into effect and fails all the same
+	hangs   map[int]bool
+	freed   chan struct{}            // closed: nothing hangs any more
+	off     map[rm.Process]time.Time // since when they are off
+	longest time.Duration            // that a process was off
 }
 
 func (d *driver) note(pid int) {
@@ -62,7 +64,32 @@ func (d *driver) Switch(ctx context.Context, groups []rm.Group, on bool) error {
 	for _, g := range groups {
 		d.note(g.PID)
 	}
-	return d.Machine.Switch(ctx, groups, on)
+	err := d.Machine.Switch(ctx, groups, on)
+	for _, g := range groups {
+		d.switched(g.Process)
+	}
+	return err
+}
+
+// switched measures how long a process is off.
+func (d *driver) switched(p rm.Process) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, was := d.off[p]
+	switch off := d.Off(p) > 0; {
+	case off && !was:
+		d.off[p] = time.Now()
+	case was && !off:
+		delete(d.off, p)
+		d.longest = max(d.longest, time.Since(since))
+	}
+}
+
+// longestOff is the longest time that a process was off.
+func (d *driver) longestOff() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.longest
 }
 
 func (d *driver) SetSlice(ctx context.Context, g rm.Group, slice time.Duration) error {
@@ -89,6 +116,7 @@ type divider struct {
 func benchless(t *testing.T) *divider {
 	return &divider{run: t.TempDir(), live: map[int]rm.Process{}, driver: &driver{
 		Machine: channelstest.NewMachine(), called: map[int]bool{}, fails: map[int]error{}, hangs: map[int]bool{}, freed: make(chan struct{}),
+		off: map[rm.Process]time.Time{},
 	}}
 }
 

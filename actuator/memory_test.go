@@ -145,6 +145,7 @@ type fakeSwapper struct {
 	// suspending is called before a container is swapped out; may be nil.
 	suspending func(id string)
 	until      time.Time // the limit of the last Resume
+	fails      error     // of each Resume
 }
 
 func (s *fakeSwapper) Can(_ context.Context, id string) error {
@@ -177,7 +178,9 @@ func (s *fakeSwapper) Resume(ctx context.Context, id string, room func(map[strin
 	if !ok {
 		return enforce.SwapResult{}, enforce.ErrForeign
 	}
-	s.until, _ = ctx.Deadline()
+	if s.until, _ = ctx.Deadline(); s.fails != nil {
+		return enforce.SwapResult{}, s.fails
+	}
 	if room != nil {
 		if err := room(r.Bytes); err != nil {
 			return enforce.SwapResult{}, fmt.Errorf("%w: %w", enforce.ErrNoRoom, err)
@@ -532,6 +535,28 @@ func TestTheEndBringsBackWhatIsSwappedOut(t *testing.T) {
 	}
 	if b.held("b") != 500 || b.isPaused("b") {
 		t.Error("b is still out")
+	}
+}
+
+// Who cannot be brought back at the end is named, and stays on record.
+func TestTheEndNamesWhatStaysSwappedOut(t *testing.T) {
+	b := newMemoryBench(t, true, byP3)
+	b.press()
+	b.await("b is out", func() bool { return b.container("b").Swapped != "" })
+	b.swapper.mu.Lock()
+	b.swapper.fails = errors.New("the checkpoint cannot be read")
+	b.swapper.mu.Unlock()
+	b.stopFails = true
+	err := b.stop()
+	if !errors.Is(err, b.swapper.fails) || !strings.Contains(err.Error(), "name-b stays swapped out") || !strings.Contains(err.Error(), "the guardian keeps trying") {
+		t.Errorf("it ends with: %v", err)
+	}
+	if out, _ := b.swapper.Swapped(); len(out) != 1 || out[0].ContainerID != "b" || !b.isPaused("b") {
+		t.Errorf("on record: %+v", out)
+	}
+	d := b.decided("of the end", func(d decision.Decision) bool { return d.Kind == decision.SwapIn && d.Reason == "the actuator ends" })
+	if d.ContainerID != "b" || d.Result != decision.Failed || d.Error != b.swapper.fails.Error() {
+		t.Errorf("%+v", d)
 	}
 }
 

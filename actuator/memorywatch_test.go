@@ -53,28 +53,36 @@ func TestLimitsAreWatchedWithoutAGuard(t *testing.T) {
 	b.must(b.Release(t.Context(), alice, "b"))
 	b.awaitPaused("", "a", "b", "c")
 	b.await("no lease is left", func() bool { return len(b.State().Leases) == 0 })
-	seen := b.State().SnapshotSequence
-	b.source.set(func() {})
-	b.await("it was looked again", func() bool { return b.State().SnapshotSequence > seen })
-	b.awaitPaused("", "a", "b", "c")
+	b.calledOnly("pause b", "unpause b")
 }
 
 // Where an allocation could not be denied, that is told, and who takes more than
 // its limit is paused.
 func TestWhoCannotBeDeniedIsPaused(t *testing.T) {
-	b := newMemoryBench(t, false, nil)
-	b.begin("a", 400)
-	b.begin("b", 400)
-	b.guard.fail("b", "a tracer is attached")
-	b.decided("that is told", func(d decision.Decision) bool {
-		return d.Kind == decision.Memory && d.Result == decision.Failed && d.ContainerID == "b" && strings.Contains(d.Reason, "tracer")
-	})
-	b.unguarded(map[string]string{"a": "", "b": "tracer"})
-	b.awaitPaused("", "a", "b") // it has not done so yet
-	b.holds("a", 401)           // by less than a context, and guarded
-	b.holds("b", 401)
-	b.pausedFor("b", "a tracer is attached")
-	b.awaitPaused("b", "a", "b")
+	for name, tt := range map[string]struct {
+		holds uint64
+		calls []string
+	}{
+		"within its limit": {400, nil},
+		"beyond its limit": {401, []string{"pause b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newMemoryBench(t, false, nil)
+			b.begin("a", 400)
+			b.begin("b", 400)
+			b.guard.fail("b", "a tracer is attached")
+			b.decided("that is told", func(d decision.Decision) bool {
+				return d.Kind == decision.Memory && d.Result == decision.Failed && d.ContainerID == "b" && strings.Contains(d.Reason, "tracer")
+			})
+			b.unguarded(map[string]string{"a": "", "b": "tracer"})
+			b.holds("a", 401) // by less than a context, and guarded
+			b.holds("b", tt.holds)
+			if len(tt.calls) > 0 {
+				b.pausedFor("b", "a tracer is attached")
+			}
+			b.calledOnly(tt.calls...)
+		})
+	}
 }
 
 // One context is not seen before it is there; who holds more than that beyond its limit
@@ -88,19 +96,16 @@ func TestWhoGetsByTheGuardIsPaused(t *testing.T) {
 	b.holds("a", limit+context)
 	b.holds("b", limit+context+1)
 	b.pausedFor("b", "got by the guard")
-	b.awaitPaused("b", "a", "b")
 	b.decided("that is told", func(d decision.Decision) bool {
 		return d.Kind == decision.Memory && d.Result == decision.Opened && d.ContainerID == "b"
 	})
+	b.calledOnly("pause b")
 }
 
 func TestNoWatchWhereGuardingIsOff(t *testing.T) {
 	b := newMemoryBench(t, false, func(o *actuator.Options) { o.Mechanisms.MemoryGuard = config.MemoryOff })
 	b.limited("a", 400)
 	b.holds("a", 900)
-	seen := b.State().SnapshotSequence
-	b.source.set(func() {})
-	b.await("it was looked again", func() bool { return b.State().SnapshotSequence > seen })
-	b.awaitPaused("", "a")
+	b.calledOnly()
 	b.unguarded(map[string]string{"a": ""})
 }

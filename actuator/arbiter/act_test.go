@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,11 +24,11 @@ func TestUnreadableRecordCountsAsOne(t *testing.T) {
 		"readable": {func(a *Arbiter) error { return a.o.Journal.Put(enforcetest.HoldOf("a")) }, true},
 		"damaged": {func(a *Arbiter) error {
 			err := a.o.Journal.Put(enforcetest.HoldOf("a"))
-			records, _ := filepath.Glob(filepath.Join(a.o.StateDir, "*", "a.*"))
-			for _, path := range records {
-				err = errors.Join(err, os.WriteFile(path, []byte("{"), 0o600))
+			records, gerr := filepath.Glob(filepath.Join(a.o.StateDir, "*", "a.*"))
+			if err = errors.Join(err, gerr); err != nil || len(records) != 1 {
+				return fmt.Errorf("records of a: %q, %v", records, err)
 			}
-			return err
+			return os.WriteFile(records[0], []byte("{"), 0o600)
 		}, true},
 	} {
 		for _, kind := range []plan.Kind{plan.Pause, core.Inspect} {

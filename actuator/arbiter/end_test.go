@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,5 +86,35 @@ func TestTheEndReleasesBeforeASwapEnds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// reluctant fails its first calls.
+type reluctant struct {
+	engine
+	fails atomic.Int32
+}
+
+func (e *reluctant) Unpause(_ context.Context, id string) error {
+	if e.fails.Add(-1) >= 0 {
+		return enforce.ErrUnavailable
+	}
+	return e.journal.Remove(id)
+}
+
+// An engine that fails for a moment, as while it restarts, leaves nobody paused.
+func TestTheEndTriesAgain(t *testing.T) {
+	a := newArbiter(t, engine{}, nil)
+	e := &reluctant{engine: engine{journal: a.o.Journal}}
+	e.fails.Store(2)
+	a.o.Enforcer = e
+	if err := a.o.Journal.Put(enforcetest.HoldOf("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.releaseAndClose(); err != nil {
+		t.Error(err)
+	}
+	if holds, err := a.o.Journal.List(); err != nil || len(holds) > 0 {
+		t.Errorf("on record: %+v, %v", holds, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/inbox"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -175,5 +177,33 @@ func TestUnreadableMessageChangesNothing(t *testing.T) {
 	a.takeFetched(t.Context(), fetched{inbox: a.o.Inbox.Last(), snap: &task.Snapshot{Run: "r", Time: began, Health: task.Health{DeviceUp: true, EngineUp: true}}})
 	if got := told(a); !slices.Equal(got, []string{"failed: a message in the inbox cannot be read; it is dropped"}) || len(a.leases.Leases()) > 0 || a.o.Inbox.Len() > 0 {
 		t.Errorf("told %q, %d in the inbox, leases %+v", got, a.o.Inbox.Len(), a.leases.Leases())
+	}
+}
+
+// What an alert asks for is on disk before its message leaves the inbox.
+func TestAlertStaysUntilItsLeaseIsOnDisk(t *testing.T) {
+	a := newArbiter(t, engine{}, nil)
+	receive(t, a, began, webhook.Message{Version: "4", Alerts: []webhook.Alert{{Status: webhook.Firing, Fingerprint: "f", StartsAt: began,
+		Labels: map[string]string{"action": "drain"}}}})
+	consume := func() {
+		a.takeFetched(t.Context(), fetched{inbox: a.o.Inbox.Last(), snap: &task.Snapshot{Run: "r", Time: began}})
+	}
+	if err := os.Mkdir(a.leasesPath(), 0o700); err != nil { // so that no file can replace it
+		t.Fatal(err)
+	}
+	if consume(); a.o.Inbox.Len() != 1 || len(a.leases.Leases()) != 1 || !a.leases.Changed() {
+		t.Errorf("not on disk: %d in the inbox, leases %+v, to be written: %v", a.o.Inbox.Len(), a.leases.Leases(), a.leases.Changed())
+	}
+	if err := os.Remove(a.leasesPath()); err != nil {
+		t.Fatal(err)
+	}
+	consume()
+	raw, err := os.ReadFile(a.leasesPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	onDisk, err := lease.Decode(raw, began)
+	if err != nil || len(onDisk.Leases()) != 1 || a.o.Inbox.Len() != 0 {
+		t.Errorf("%d in the inbox, on disk %s, %v", a.o.Inbox.Len(), raw, err)
 	}
 }

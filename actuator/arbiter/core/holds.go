@@ -30,6 +30,8 @@ type hold struct {
 	// doubtful: the pause failed and could not be undone, so the container may be stopped.
 	doubtful  bool
 	inspected time.Time
+	// onRecord is the end of a lease whose renewal could not be written.
+	onRecord time.Time
 }
 
 // endBy shortens the hold so that it ends at this time at the latest.
@@ -132,6 +134,9 @@ func (k *Core) renew() {
 		if !waits || h.doubtful || h.Expires.Sub(k.now) > k.o.HoldLease/2 {
 			continue
 		}
+		if h.Expires.Equal(h.onRecord) && !k.now.Before(h.Expires) {
+			continue // the guardian may be releasing it now
+		}
 		renewed := h.Hold
 		renewed.Cause, renewed.Reason = string(w.Cause), w.Reason
 		renewed.Expires = k.now.Add(k.o.HoldLease)
@@ -147,10 +152,14 @@ func (k *Core) renew() {
 }
 
 // NotRenewed undoes a renewal whose record could not be written: the hold ends with its former
-// lease.
+// lease, if no further try succeeds before.
 func (k *Core) NotRenewed(r Renewal, err error) {
 	if h := k.holds.byID[r.Hold.ContainerID]; h != nil {
 		h.Hold = r.Before
+		if h.onRecord.Equal(h.Expires) {
+			return // it was said at the first try
+		}
+		h.onRecord = h.Expires
 	}
 	k.log(slog.LevelError, "cannot renew a hold; it ends when its lease does", "container", r.Hold.Container, "err", err)
 }
@@ -162,6 +171,9 @@ func (k *Core) expireHolds() {
 			continue
 		}
 		reason := fmt.Sprintf("its lease ran out: the reason was not seen for %v", k.o.HoldLease)
+		if h.Expires.Equal(h.onRecord) {
+			reason = "its lease ran out, and its record could not be renewed"
+		}
 		if h.doubtful {
 			reason = "its pause had failed, and it seems to run"
 		}

@@ -39,6 +39,7 @@ type teller struct {
 	containers []task.Container
 	tasks      []task.Task
 	away       bool
+	readOnly   bool
 	action     core.Action
 	hold       record.Hold
 	said       []string
@@ -94,6 +95,9 @@ func (d *teller) listen() {
 		}
 		for _, r := range e.Renew {
 			d.said = append(d.said, fmt.Sprintf("→ keep %s on record until %v", r.Hold.Container, r.Hold.Expires.Sub(d.began)))
+			if d.readOnly {
+				d.core.NotRenewed(r, errors.New("read-only"))
+			}
 		}
 		for _, x := range e.Drop {
 			d.said = append(d.said, "→ take it off the record")
@@ -200,6 +204,9 @@ func reloads(maxHold time.Duration) func(*teller) {
 // exporterIsAway: no facts come any more.
 func exporterIsAway(d *teller) { d.away = true }
 
+// recordIsReadOnly: no hold on record can be renewed any more.
+func recordIsReadOnly(d *teller) { d.readOnly = true }
+
 func guardianIsAway(d *teller) { d.around.GuardianUp, d.around.MayHold = false, false }
 
 func says(lines ...string) []string { return lines }
@@ -304,6 +311,21 @@ func TestStoryOfAGuardianThatGoes(t *testing.T) {
 		chapter{"3.1s", done, says("unpause done other: no guardian watches, so nothing is held")},
 		chapter{"4s", asks("ann", "pause", "trainer"), says("answer: no guardian watches, so nothing is held")},
 	).tell(t)
+}
+
+// A hold whose renewal cannot be written counts as not renewed: that is tried again, and it ends with the lease on record.
+func TestStoryOfARecordThatCannotBeWritten(t *testing.T) {
+	story{
+		{"0s", begins("trainer"), nothing},
+		{"1s", asks("ann", "pause", "trainer"), says(
+			"request opened trainer: to be paused until it is released, or for 10m0s",
+			"→ pause trainer: ann asks for it")},
+		{"1.5s", done, says("pause done trainer: ann asks for it")},
+		{"17s", recordIsReadOnly, says("→ keep trainer on record until 47s")},
+		{"18s", nil, says("→ keep trainer on record until 48s")},
+		{"30.9s", nil, says("→ keep trainer on record until 1m0.9s")},
+		{"31s", nil, says("→ unpause trainer: its lease ran out, and its record could not be renewed")},
+	}.tell(t)
 }
 
 // A shorter --max-hold ends the holds that are there, too.

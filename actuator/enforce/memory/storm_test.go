@@ -55,7 +55,11 @@ func TestNobodyStandsForEver(t *testing.T) {
 			case <-moment: // somebody changes his mind
 				r.Cover(nil)
 				for len(r.Report()) > 0 { // the next Cover replaces one that was not taken yet
-					time.Sleep(time.Millisecond)
+					select {
+					case <-deadline:
+						t.Fatal("the guard is not taken off")
+					case <-time.After(time.Millisecond):
+					}
 				}
 				r.Cover(targets)
 			case <-deadline:
