@@ -132,7 +132,8 @@ func placeWith(c *cluster, way string) (place func(ctx context.Context, id strin
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	mux := chi.NewRouter()
-	svc.Register(mux, func(h http.Handler) http.Handler { return h }) // nobody else is there
+	open := func(h http.Handler) http.Handler { return h } // nobody else is there
+	svc.Register(mux, open, open)
 	server := httptest.NewServer(mux)
 	client, err := api.NewClient(server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}})
 	stop = func() {
