@@ -1,20 +1,25 @@
 package cudaprobe
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// seizeWithin is how long a thread may take to stop.
-	seizeWithin = time.Second
+	// seizeWithin is how long a thread may take to stop. awaitsWithin is how long it may wait in the
+	// kernel for something that only a signal that kills it ends: a program can do so on purpose (vfork),
+	// and others wait for their answers meanwhile.
+	seizeWithin  = time.Second
+	awaitsWithin = 50 * time.Millisecond
 	// longestNap counts of one between two looks. In a longer one the machine stood, and the thread too. It is
 	// no shorter: a quota of CPU time makes our naps long, and not the thread's time to stop.
 	longestNap = 100 * time.Millisecond
@@ -65,13 +70,20 @@ func (c Call) interrupt() error {
 			return nil
 		case got == c.TID:
 			return errors.New("it has ended")
-		case waited > seizeWithin:
+		case waited > seizeWithin, waited > awaitsWithin && awaits(c.TID):
 			return errors.New("it does not stop (is its container frozen?)")
 		}
 		began := time.Now()
 		time.Sleep(20 * time.Microsecond)
 		waited += min(time.Since(began), longestNap)
 	}
+}
+
+// awaits reports whether a thread waits in the kernel and no signal wakes it, but one that kills it.
+func awaits(tid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
+	_, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+	return err == nil && found && strings.HasPrefix(state, "D")
 }
 
 // living returns an error if the process that made a call has ended, or its thread has.
