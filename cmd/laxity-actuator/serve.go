@@ -38,6 +38,7 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/engine"
+	"github.com/laxity/laxity/internal/listener"
 	"github.com/laxity/laxity/internal/sandbox"
 	"github.com/laxity/laxity/internal/webserver"
 )
@@ -207,7 +208,7 @@ func (s *serveCommand) options(settings config.Config, who access.Options, logge
 	return o, nil
 }
 
-// exporterClient is what asks the exporter; nil: http.DefaultClient.
+// exporterClient is what asks the exporter. On this machine it believes and tells a token to root alone.
 func (s *serveCommand) exporterClient() (*http.Client, error) {
 	switch {
 	case s.exporterConfig != "" && s.exporterToken != "":
@@ -217,11 +218,14 @@ func (s *serveCommand) exporterClient() (*http.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--exporter.config.file: %w", err)
 		}
-		return promconfig.NewClientFromConfig(c, "laxity-exporter")
-	case s.exporterToken != "":
-		return &http.Client{Transport: access.Bearer{Path: s.exporterToken}}, nil
+		return promconfig.NewClientFromConfig(c, "laxity-exporter", promconfig.WithDialContextFunc(listener.OfRoot))
 	}
-	return nil, nil
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = listener.OfRoot
+	if s.exporterToken != "" {
+		return &http.Client{Transport: access.Bearer{Path: s.exporterToken, Next: transport}}, nil
+	}
+	return &http.Client{Transport: transport}, nil
 }
 
 // authentication says what clients need.

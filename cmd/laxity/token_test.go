@@ -233,18 +233,3 @@ func TestDefaultTokenGoesToItsOwnerAlone(t *testing.T) {
 		}
 	}
 }
-
-func TestUsersOnAPort(t *testing.T) {
-	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:268E 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1 0000000000000000 100 0 0 10 0
-   1: 0100007F:268F 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 31338 1 0000000000000000 100 0 0 10 0
-   2: 0100007F:268E 0100007F:D431 01 00000000:00000000 00:00000000 00000000  1001        0 31339 1 0000000000000000 100 0 0 10 0
-   3: 00000000000000000000000001000000:268F 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000 65534 0 1 1
-   4: broken
-`
-	for port, want := range map[uint64][]uint64{9870: {0}, 9871: {1000, 65534}, 9872: nil} {
-		if got := usersOn(table, port); !slices.Equal(got, want) {
-			t.Errorf("port %d: %v, want %v", port, got, want)
-		}
-	}
-}
