@@ -98,6 +98,9 @@ func (m *Core) Snapshot() *task.Snapshot {
 			list(&s.Containers[i], p)
 		}
 	}
+	for _, c := range s.Containers { // once: a container may have thousands
+		slices.SortFunc(c.Processes, func(a, b task.Process) int { return cmp.Compare(a.PID, b.PID) })
+	}
 	open := m.openTasks()
 	s.Tasks = slices.Grow(s.Tasks, len(open))
 	for _, p := range open {
@@ -116,7 +119,7 @@ func (m *Core) Snapshot() *task.Snapshot {
 	return s
 }
 
-// list adds a process to those of its container that use CUDA, in order of PID, and adds its
+// list adds a process to those of its container that use CUDA, in no order, and adds its
 // memory and utilisation to theirs.
 func list(c *task.Container, p *process) {
 	if p.MPSServer {
@@ -130,8 +133,7 @@ func list(c *task.Container, p *process) {
 	for _, u := range p.on {
 		is.MPS = is.MPS || u.mps
 	}
-	i, _ := slices.BinarySearchFunc(c.Processes, is, func(a, b task.Process) int { return cmp.Compare(a.PID, b.PID) })
-	c.Processes = slices.Insert(c.Processes, i, is)
+	c.Processes = append(c.Processes, is)
 }
 
 // sum adds the memory and utilisation of one process to its container.
