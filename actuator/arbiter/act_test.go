@@ -26,7 +26,7 @@ func TestUnreadableRecordCountsAsOne(t *testing.T) {
 			err := a.o.Journal.Put(enforcetest.HoldOf("a"))
 			records, gerr := filepath.Glob(filepath.Join(a.o.StateDir, "*", "a.*"))
 			if err = errors.Join(err, gerr); err != nil || len(records) != 1 {
-				return fmt.Errorf("records of a: %q, %v", records, err)
+				return fmt.Errorf("records of a: %q, %w", records, err)
 			}
 			return os.WriteFile(records[0], []byte("{"), 0o600)
 		}, true},

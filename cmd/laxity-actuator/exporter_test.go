@@ -20,7 +20,7 @@ import (
 const strangersVariable = "LAXITY_TEST_STRANGER"
 
 // TestStranger is no test: it is the program of another user who has taken the exporter's port.
-func TestStranger(t *testing.T) {
+func TestStranger(_ *testing.T) {
 	if os.Getenv(strangersVariable) == "" {
 		return
 	}
