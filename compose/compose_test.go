@@ -74,7 +74,7 @@ func whole(t *testing.T) stack {
 
 func TestServices(t *testing.T) {
 	s := whole(t)
-	for _, name := range []string{"exporter", "guardian", "actuator", "prometheus", "alertmanager", "docker-for-exporter", "docker-for-actuator", "secrets"} {
+	for _, name := range []string{"exporter", "guardian", "actuator", "prometheus", "alertmanager", "docker-for-exporter", "docker-for-actuator", "secrets", "alertmanager-password"} {
 		if sv, ok := s.Services[name]; !ok || len(sv.Profiles) > 0 {
 			t.Errorf("%s must be in the stack whatever the profile", name)
 		}
@@ -89,7 +89,7 @@ func TestServices(t *testing.T) {
 		if !sv.ReadOnly || !slices.Contains(sv.Security, "no-new-privileges:true") {
 			t.Errorf("%s can write to its root, or gain rights", name)
 		}
-		if once := name == "secrets" || strings.HasPrefix(name, "tenant"); !once && (sv.Restart != "unless-stopped" || len(sv.Healthcheck.Test) < 2) {
+		if once := name == "secrets" || name == "alertmanager-password" || strings.HasPrefix(name, "tenant"); !once && (sv.Restart != "unless-stopped" || len(sv.Healthcheck.Test) < 2) {
 			t.Errorf("%s must be started again, and say whether it is well", name)
 		}
 		if proxy := strings.HasPrefix(name, "docker-for-"); proxy != slices.ContainsFunc(sv.Volumes, func(v string) bool { return strings.Contains(v, "docker.sock") }) {
@@ -305,6 +305,47 @@ func TestAlertmanagerIsFastAndRepeats(t *testing.T) {
 	token := w[0].HTTP.Authorization.File
 	if !slices.Contains(read[stack](t, "compose.yaml").Services["actuator"].Command, "--web.bearer-token-file="+token) {
 		t.Errorf("Alertmanager shows the token in %q, the actuator wants another one", token)
+	}
+}
+
+// TestAlertmanagerAsksForAPassword: who posts alerts acts with Alertmanager's token. Prometheus, amtool and
+// laxity check have the password that the service alertmanager-password makes, and Alertmanager its hash.
+func TestAlertmanagerAsksForAPassword(t *testing.T) {
+	type client struct {
+		Auth struct {
+			User     string `yaml:"username"`
+			Password string `yaml:"password_file"`
+		} `yaml:"basic_auth"`
+	}
+	s := read[stack](t, "compose.yaml")
+	makes := s.Services["alertmanager-password"]
+	password := makes.Command[1] // token FILE
+	i := slices.IndexFunc(makes.Command, func(arg string) bool { return strings.HasPrefix(arg, "--web-config=") })
+	if i < 0 {
+		t.Fatalf("%v makes no web configuration", makes.Command)
+	}
+	_, web, _ := strings.Cut(makes.Command[i], "=")
+	if got := s.Services["alertmanager"].Command; !slices.Contains(got, "--web.config.file="+web) {
+		t.Errorf("Alertmanager asks nobody: %v", got)
+	}
+	clients := read[struct {
+		Alerting struct{ Alertmanagers []client }
+	}](t, "prometheus.yml").Alerting.Alertmanagers
+	for _, c := range append(clients, read[client](t, "alertmanager-client.yml")) {
+		if c.Auth.User != "laxity" || c.Auth.Password != password {
+			t.Errorf("a client of Alertmanager has %+v; the password is in %s", c.Auth, password)
+		}
+	}
+	for _, name := range []string{"prometheus", "alertmanager", "actuator"} {
+		if v := s.Services[name].Volumes; !slices.Contains(v, makes.Volumes[0]+":ro") {
+			t.Errorf("%s cannot read the password: %v", name, v)
+		}
+	}
+	for name, sv := range s.Services {
+		token := slices.ContainsFunc(sv.Volumes, func(v string) bool { return strings.HasPrefix(v, "secrets:") })
+		if needs := slices.Contains([]string{"secrets", "exporter", "actuator", "alertmanager"}, name); token != needs {
+			t.Errorf("%s has the token: %v", name, token)
+		}
 	}
 }
 

@@ -139,7 +139,8 @@ func (s *stackRun) up() {
 		}
 		unwell = unwell[:0]
 		for _, c := range all {
-			ended := c.Labels["com.docker.compose.service"] == "secrets" && c.State == container.StateExited
+			once := slices.Contains([]string{"secrets", "alertmanager-password"}, c.Labels["com.docker.compose.service"])
+			ended := once && c.State == container.StateExited
 			healthy := strings.Contains(c.Status, "(healthy)") || c.State == container.StateRunning && !strings.Contains(c.Status, "(")
 			// A tenant that waits is well.
 			if !ended && !healthy && !strings.Contains(c.Status, "(Paused)") {
@@ -251,6 +252,8 @@ const (
 	exporterURL   = "http://127.0.0.1:9870"
 	actuatorURL   = "http://127.0.0.1:9871"
 	prometheusURL = "http://127.0.0.1:9090"
+
+	alertmanagerURL = "http://127.0.0.1:9093"
 )
 
 // alerts is what Prometheus answers to ALERTS{alertname="GPUContention"}.
@@ -283,6 +286,7 @@ func testStack(t *testing.T, program []string) {
 		{"contention is arbitrated by way of the alert", s.arbitrated},
 		{"rights", s.rights},
 		{"alerts need the token", s.token},
+		{"Alertmanager needs the password", s.password},
 		{"a person looks and acts from within", s.within},
 		{"a limit of GPU memory is kept", s.guarded},
 		{"actuator and guardian are killed at once", s.killedTogether},
@@ -394,6 +398,66 @@ func (s *stackRun) token(t *testing.T) {
 	}
 	if code := post(strings.TrimSpace(string(token))); code != http.StatusOK {
 		t.Errorf("the token: %d", code)
+	}
+}
+
+// password: without it nobody acts by way of Alertmanager, which has the token.
+func (s *stackRun) password(t *testing.T) {
+	s = s.in(t)
+	post := func(alertname, action, password string) int {
+		alert := fmt.Sprintf(`[{"labels":{"alertname":%q,"action":%q,"node":"local","container":%q}}]`, alertname, action, strings.TrimPrefix(s.inspect("tenant-a").Name, "/"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, alertmanagerURL+"/api/v2/alerts", strings.NewReader(alert))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if password != "" {
+			req.SetBasicAuth("laxity", password)
+		}
+		answer, err := s.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode
+	}
+	for _, wrong := range []string{"", "0123456789abcdef0123456789abcdef"} {
+		if code := post("Stranger", "pause", wrong); code != http.StatusUnauthorized {
+			t.Errorf("with the password %q: %d", wrong, code)
+		}
+	}
+	_, pid := s.container("alertmanager")
+	password, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/laxity-alertmanager/password", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An action that the actuator does not know: it notes the alert. By then it would know of the others.
+	if code := post("Acquaintance", "test", strings.TrimSpace(string(password))); code != http.StatusOK {
+		t.Errorf("with the password: %d", code)
+	}
+	of := func(alertname string) func(decision.Decision) bool {
+		return func(d decision.Decision) bool { return d.Alert == alertname }
+	}
+	all := until(s, "the actuator was told of an alert with the password", actuatorURL+"/api/v1/decisions?limit=1000", func(all []decision.Decision) bool {
+		return slices.ContainsFunc(all, of("Acquaintance"))
+	})
+	if slices.ContainsFunc(all, of("Stranger")) {
+		t.Error("the actuator was told of an alert without the password")
+	}
+	now, err := get[state.State](s, actuatorURL+"/api/v1/state")
+	if err != nil || slices.ContainsFunc(now.Leases, func(l lease.Lease) bool { return l.Alert == "Stranger" }) {
+		t.Errorf("leases %v, %v", now.Leases, err)
+	}
+	// Whoever asks from within has it.
+	for _, ask := range [][]string{
+		{"alertmanager", "amtool", "--alertmanager.url=" + alertmanagerURL, "--http.config.file=/etc/laxity/alertmanager-client.yml", "alert"},
+		{"actuator", "laxity", "check", "--prometheus.config.file=/etc/laxity/alertmanager-client.yml", "--send-test-alert", "--json"},
+	} {
+		said, _ := s.try(append([]string{"exec", "-T"}, ask...)...) // laxity check fails for what a container lacks
+		if strings.Contains(said, "401 Unauthorized") || !strings.Contains(said, "Acquaintance") && !strings.Contains(said, "reached the actuator") {
+			t.Errorf("%v: %s", ask, said)
+		}
 	}
 }
 

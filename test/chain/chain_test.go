@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,9 +56,12 @@ func startStack(t *testing.T, how ...string) *stack {
 		// Starts by the GPU's list alone: other tests' containers are none of ours,
 		// though they use the same library.
 		"--sensor=device", "--state-dir="+t.TempDir(), "--web.listen-address="+s.exporter)
-	token := filepath.Join(t.TempDir(), "token")
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "laxity-actuator"), "token", token).CombinedOutput(); err != nil {
-		t.Fatalf("token: %v\n%s", err, out)
+	secrets := t.TempDir()
+	token, password, web := filepath.Join(secrets, "token"), filepath.Join(secrets, "password"), filepath.Join(secrets, "web.yml")
+	for _, args := range [][]string{{"token", token}, {"token", password, "--web-config=" + web}} {
+		if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "laxity-actuator"), args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
 	}
 	start(t, s.actuator, filepath.Join(bin, "laxity-actuator"), append([]string{"serve", "--node=local", "--exporter=http://" + s.exporter,
 		"--device=sim:" + s.gpu.Socket, "--memory-guard=off", "--swap=off", "--web.bearer-token-file=" + token, "--state-dir=" + t.TempDir(), "--lock-dir=" + t.TempDir(), "--web.listen-address=" + s.actuator}, how...)...)
@@ -69,12 +74,17 @@ func startStack(t *testing.T, how ...string) *stack {
 	am := configure(t, dir, "alertmanager.yml", map[string]string{
 		"127.0.0.1:9871": s.actuator, "/run/laxity-secrets/webhook-token": token,
 	})
-	start(t, s.alertmanager, alertmanagerProgram, "--config.file="+am, "--web.listen-address="+s.alertmanager,
+	secret, err := os.ReadFile(password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// With the password: it is asked whether it is ready.
+	start(t, "laxity:"+strings.TrimSpace(string(secret))+"@"+s.alertmanager, alertmanagerProgram, "--config.file="+am, "--web.listen-address="+s.alertmanager, "--web.config.file="+web,
 		"--cluster.listen-address=", "--storage.path="+t.TempDir())
 	configure(t, dir, "targets/exporters.yml", map[string]string{"127.0.0.1:9870": s.exporter})
 	configure(t, dir, "targets/actuators.yml", map[string]string{"127.0.0.1:9871": s.actuator})
 	config := configure(t, dir, "prometheus.yml", map[string]string{
-		"127.0.0.1:9090": s.prometheus, "127.0.0.1:9093": s.alertmanager, "../rules": rules,
+		"127.0.0.1:9090": s.prometheus, "127.0.0.1:9093": s.alertmanager, "../rules": rules, "/run/laxity-alertmanager/password": password,
 	})
 	scrape := func(address string, more ...string) *prom.Client {
 		start(t, address, prometheusProgram, append([]string{"--config.file=" + config, "--web.listen-address=" + address,
