@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,4 +118,17 @@ func TestSendTestAlert(t *testing.T) {
 	if _, err := sendTestAlert(t.Context(), Address{URL: am.URL}, Address{URL: "http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("no actuator: %v", err)
 	}
+}
+
+// An Alertmanager that asks for a password is there, and says so: the fix names the flag that has one.
+func TestAlertmanagerThatAsks(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer server.Close()
+	f := gatherAlertmanager(t.Context(), Options{Alertmanager: Address{URL: server.URL}})
+	if !errors.Is(f.err, errAsks) {
+		t.Fatal(f.err)
+	}
+	expect(t, f.judge(), "running", Skip, "--prometheus.config.file")
+	f.at.Given = true
+	expect(t, f.judge(), "running", Fail, "wants a password")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,9 @@ const (
 	patience  = 5 * time.Second
 	maxAnswer = 64 << 20 // bytes
 )
+
+// errAsks: it wants a password or token, and check sent none that it takes.
+var errAsks = errors.New("it wants a password or token")
 
 // fetch reads JSON from a path there into v; with a body it posts that.
 func fetch(ctx context.Context, at Address, path string, body, v any) error {
@@ -39,6 +43,9 @@ func fetch(ctx context.Context, at Address, path string, body, v any) error {
 		return err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("%s: %w", at.URL, errAsks)
+	}
 	if resp.StatusCode != http.StatusOK {
 		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
 		return fmt.Errorf("%s answers %s: %s", req.URL, resp.Status, bytes.TrimSpace(answer))
@@ -108,6 +115,10 @@ func (f *findings) permission(p permission, program, refused string) {
 func (f *findings) away(at Address, err error, means, fix string) {
 	if at.Given {
 		f.add(Fail, "running", err.Error(), means, fix)
+		return
+	}
+	if errors.Is(err, errAsks) {
+		f.add(Skip, "running", err.Error(), "", "--http.config.file with one that it takes; for Prometheus and Alertmanager: --prometheus.config.file")
 		return
 	}
 	f.add(Skip, "running", "nothing answers at "+at.URL, "", fix)
