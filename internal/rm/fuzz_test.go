@@ -94,8 +94,8 @@ func (l *liar) Stat(pid int) (rm.Stat, error) {
 	return stat, err
 }
 
-func (l *liar) Descriptors(pid int) ([]int, error) {
-	fds, err := l.RM.Descriptors(pid)
+func (l *liar) Descriptors(ctx context.Context, pid int) ([]int, error) {
+	fds, err := l.RM.Descriptors(ctx, pid)
 	switch lie, value := l.next(); lie % 8 {
 	case 1:
 		fds = append(fds, int(value), -1, int(value))

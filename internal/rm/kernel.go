@@ -1,6 +1,9 @@
 package rm
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Kernel is what a Manager needs of the system. It has few calls, so that a fake resource manager
 // can replace it (rmtest) and a Recorder can record them. Implementations MUST be safe for
@@ -12,9 +15,9 @@ type Kernel interface {
 	Uptime() (time.Duration, error)
 	// Stat describes a process; ErrGone if there is none.
 	Stat(pid int) (Stat, error)
-	// Descriptors lists the descriptors of a process that refer to NVIDIA's control device.
-	// ErrUnsupported if it has so many open that it would take too long.
-	Descriptors(pid int) ([]int, error)
+	// Descriptors lists the descriptors of a process that refer to NVIDIA's control device, until ctx
+	// ends. ErrUnsupported if it has so many open that it would take too long.
+	Descriptors(ctx context.Context, pid int) ([]int, error)
 	// Pidfd opens a process.
 	Pidfd(pid int) (fd int, err error)
 	// Duplicate duplicates a descriptor of the process behind pidfd.

@@ -131,13 +131,8 @@ func parseStat(text string) (Stat, error) {
 	return Stat{Start: began, Exiting: dead || f&exiting != 0}, nil
 }
 
-func (s *system) Descriptors(pid int) ([]int, error) {
-	return s.descriptors(context.Background(), pid)
-}
-
-// descriptors is Descriptors until ctx ends.
-func (s *system) descriptors(ctx context.Context, pid int) ([]int, error) {
-	dir, names, err := entriesWithin(ctx, pid)
+func (s *system) Descriptors(ctx context.Context, pid int) ([]int, error) {
+	dir, names, err := entries(ctx, pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
 	} else if err != nil {

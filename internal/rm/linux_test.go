@@ -29,7 +29,7 @@ func TestSystem(t *testing.T) {
 	if err != nil || upErr != nil || stat.Exiting || stat.Start == 0 || uint64(up/tick) < stat.Start {
 		t.Errorf("%+v %v, %v after boot %v", stat, err, up, upErr)
 	}
-	if fds, err := s.Descriptors(pid); err != nil || len(fds) > 0 {
+	if fds, err := s.Descriptors(t.Context(), pid); err != nil || len(fds) > 0 {
 		t.Errorf("cat has descriptors %v of NVIDIA's control device, %v", fds, err)
 	}
 	pidfd, err := s.Pidfd(pid)
@@ -62,7 +62,7 @@ func TestSystem(t *testing.T) {
 	if _, err := s.Stat(pid); !errors.Is(err, ErrGone) {
 		t.Errorf("stat of a process that ended: %v", err)
 	}
-	if _, err := s.Descriptors(pid); !errors.Is(err, ErrGone) {
+	if _, err := s.Descriptors(t.Context(), pid); !errors.Is(err, ErrGone) {
 		t.Errorf("descriptors of a process that ended: %v", err)
 	}
 	if _, err := s.Pidfd(pid); !errors.Is(err, ErrGone) {

@@ -54,7 +54,7 @@ func TestReadingDescriptorsEndsWithItsContext(t *testing.T) {
 	if _, err := readNames(ctx, f); !errors.Is(err, context.Canceled) || f.read > 10_000 {
 		t.Errorf("%d names were read: %v", f.read, err)
 	}
-	if _, err := (&system{}).descriptors(ctx, os.Getpid()); !errors.Is(err, context.Canceled) {
+	if _, err := (&system{}).Descriptors(ctx, os.Getpid()); !errors.Is(err, context.Canceled) {
 		t.Errorf("the descriptors of a process, with a context that has ended: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package rm
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -95,9 +96,9 @@ func (r *Recorder) Stat(pid int) (Stat, error) {
 }
 
 // Descriptors implements Kernel.
-func (r *Recorder) Descriptors(pid int) ([]int, error) {
+func (r *Recorder) Descriptors(ctx context.Context, pid int) ([]int, error) {
 	began := time.Now()
-	v, err := r.kernel.Descriptors(pid)
+	v, err := r.kernel.Descriptors(ctx, pid)
 	r.write(began, Record{Call: "descriptors", PID: pid, FDs: v}, err)
 	return v, err
 }

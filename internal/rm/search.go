@@ -93,7 +93,7 @@ func (m *Manager) begin(ctx context.Context, p Process) error {
 		return err
 	}
 	before := m.latest()
-	fds, err := m.descriptors(ctx, p.PID)
+	fds, err := m.kernel.Descriptors(ctx, p.PID)
 	if err != nil {
 		return err
 	}
@@ -136,21 +136,6 @@ func (m *Manager) begin(ctx context.Context, p Process) error {
 	s.seen = before
 	m.remember(p, s)
 	return nil
-}
-
-// lister is a Kernel that stops listing descriptors when a context ends.
-type lister interface {
-	descriptors(ctx context.Context, pid int) ([]int, error)
-}
-
-func (m *Manager) descriptors(ctx context.Context, pid int) ([]int, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if k, ok := m.kernel.(lister); ok {
-		return k.descriptors(ctx, pid)
-	}
-	return m.kernel.Descriptors(pid)
 }
 
 // stale reports whether a new mark is needed. A new descriptor always needs one. One that still has

@@ -1,6 +1,7 @@
 package rm
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -13,12 +14,12 @@ type passing struct {
 	next  uint32
 }
 
-func (k *passing) Driver() (string, error)         { return "580.1", nil }
-func (k *passing) Open() (int, error)              { return 3, nil }
-func (k *passing) Close(int) error                 { return nil }
-func (k *passing) Pidfd(int) (int, error)          { return 4, nil }
-func (k *passing) Duplicate(int, int) (int, error) { return 5, nil }
-func (k *passing) Descriptors(int) ([]int, error)  { return []int{9}, nil }
+func (k *passing) Driver() (string, error)                         { return "580.1", nil }
+func (k *passing) Open() (int, error)                              { return 3, nil }
+func (k *passing) Close(int) error                                 { return nil }
+func (k *passing) Pidfd(int) (int, error)                          { return 4, nil }
+func (k *passing) Duplicate(int, int) (int, error)                 { return 5, nil }
+func (k *passing) Descriptors(context.Context, int) ([]int, error) { return []int{9}, nil }
 func (k *passing) Uptime() (time.Duration, error) {
 	return time.Hour + time.Duration(k.next)*time.Millisecond, nil
 }

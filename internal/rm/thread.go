@@ -67,14 +67,9 @@ func duplicateOfThread(pidfd, fd int, err error) (int, error) {
 	return -1, fmt.Errorf("%w: its threads end one after another", ErrChanged)
 }
 
-// entries is entriesWithin without an end.
-func entries(pid int) (folder string, all []string, err error) {
-	return entriesWithin(context.Background(), pid)
-}
-
-// entriesWithin lists the descriptors of a process, in no order, and in which folder they are. It fails
+// entries lists the descriptors of a process, in no order, and in which folder they are. It fails
 // if there are more than maxDescriptors.
-func entriesWithin(ctx context.Context, pid int) (folder string, all []string, err error) {
+func entries(ctx context.Context, pid int) (folder string, all []string, err error) {
 	folder = fmt.Sprintf("/proc/%d/fd", pid)
 	all, err = namesIn(ctx, folder)
 	for range tries {

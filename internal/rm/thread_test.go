@@ -68,7 +68,7 @@ func TestWithoutFirstThread(t *testing.T) {
 		t.Errorf("%+v, %v", stat, err)
 	}
 	for range 1000 {
-		if _, fds, err := entries(pid); !errors.Is(err, ErrChanged) && (err != nil || len(fds) < 3) {
+		if _, fds, err := entries(t.Context(), pid); !errors.Is(err, ErrChanged) && (err != nil || len(fds) < 3) {
 			t.Fatalf("its descriptors are %v, %v", fds, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package rmtest
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -56,7 +57,7 @@ func (r *RM) Stat(pid int) (rm.Stat, error) {
 
 // Descriptors implements rm.Kernel. It lists planted files too: a tenant may plant a file between
 // the listing and the duplicate.
-func (r *RM) Descriptors(pid int) ([]int, error) {
+func (r *RM) Descriptors(_ context.Context, pid int) ([]int, error) {
 	defer r.count("descriptors")()
 	p := r.processes[pid]
 	if p == nil {

@@ -3,6 +3,7 @@ package rmtest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -104,7 +105,7 @@ func (r *Replay) Stat(pid int) (rm.Stat, error) {
 }
 
 // Descriptors implements rm.Kernel.
-func (r *Replay) Descriptors(pid int) ([]int, error) {
+func (r *Replay) Descriptors(_ context.Context, pid int) ([]int, error) {
 	rec, err := r.answer(rm.Record{Call: "descriptors", PID: pid})
 	return rec.FDs, err
 }
