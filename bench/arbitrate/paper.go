@@ -229,7 +229,7 @@ func paperTable(rows []bench.Row) [][]string {
 		}
 		lines = append(lines, []string{fmt.Sprint(t.n), t.way, withRange(c.each(makespanOf)), bench.Number(c.makespan() / (float64(t.n) * lone(all, t.set))),
 			withRange(c.each(turnaroundOf)), bench.Number(bench.Median(input)), withRange(kernels), bench.Number(bench.Median(output)),
-			bench.Number(100 * KernelSpread(rows, t.way, t.n)), fmt.Sprint(len(c.runs)), fmt.Sprint(t.failed)})
+			bench.Number(100 * bench.Median(c.each(spreadOf))), fmt.Sprint(len(c.runs)), fmt.Sprint(t.failed)})
 	}
 	return lines
 }
@@ -240,20 +240,4 @@ func withRange(values []float64) string {
 		return bench.Number(bench.Median(values))
 	}
 	return fmt.Sprintf("%s (%s–%s)", bench.Number(bench.Median(values)), bench.Number(slices.Min(values)), bench.Number(slices.Max(values)))
-}
-
-// KernelSpread is the most minus the least kernel time of a run's n tasks, in parts of their median: the median over
-// the runs of a way, since runs may differ by more than the tasks of one.
-func KernelSpread(rows []bench.Row, way string, n int) float64 {
-	runs := map[float64][]float64{}
-	for _, r := range rows {
-		if r.Str("way") == way && int(r.Num("n_tasks")) == n {
-			runs[r.Num("run")] = append(runs[r.Num("run")], r.Num("kernels_s"))
-		}
-	}
-	var spreads []float64
-	for _, kernels := range runs {
-		spreads = append(spreads, (slices.Max(kernels)-slices.Min(kernels))/bench.Median(kernels))
-	}
-	return bench.Median(spreads)
 }

@@ -21,12 +21,13 @@ func measured(rows []bench.Row) []bench.Row { return slices.DeleteFunc(slices.Cl
 // summary is what one run came to. Times are in seconds.
 type summary struct {
 	makespan, turnaround float64
+	spread               float64 // see KernelSpread
 	hits                 int
 }
 
 // summarise sums up the rows of one run.
 func summarise(rows []bench.Row) summary {
-	s := summary{turnaround: bench.Mean(bench.Column(rows, "took_s", nil))}
+	s := summary{turnaround: bench.Mean(bench.Column(rows, "took_s", nil)), spread: KernelSpread(rows)}
 	first, last := math.Inf(1), math.Inf(-1)
 	for _, r := range rows {
 		first, last = min(first, r.Num("start")), max(last, r.Num("end"))
@@ -36,6 +37,13 @@ func summarise(rows []bench.Row) summary {
 	}
 	s.makespan = last - first
 	return s
+}
+
+// KernelSpread is the most minus the least kernel time of a run's tasks, in parts of their median; NaN without any. It is
+// of one run: runs may differ by more than the tasks of one.
+func KernelSpread(run []bench.Row) float64 {
+	kernels := bench.Column(run, "kernels_s", nil)
+	return (bench.Max(kernels) - bench.Quantile(kernels, 0)) / bench.Median(kernels)
 }
 
 // cell is all runs of one way with one number of tasks.
@@ -48,6 +56,7 @@ type cell struct {
 
 func makespanOf(s summary) float64   { return s.makespan }
 func turnaroundOf(s summary) float64 { return s.turnaround }
+func spreadOf(s summary) float64     { return s.spread }
 
 func (c cell) makespan() float64   { return bench.Median(c.each(makespanOf)) }
 func (c cell) turnaround() float64 { return bench.Median(c.each(turnaroundOf)) }

@@ -273,11 +273,13 @@ func TestKernelSpread(t *testing.T) {
 	var rows []bench.Row
 	for run, kernels := range [][]float64{{10, 10, 11}, {20, 20, 22}, {5, 5, 6}} {
 		for _, k := range kernels {
-			rows = append(rows, bench.Row{"way": p3, "n_tasks": 3, "run": run + 1, "kernels_s": k}, bench.Row{"way": mps, "n_tasks": 3, "run": run + 1, "kernels_s": 10 * k},
-				bench.Row{"way": p3, "n_tasks": 1, "run": run + 1, "kernels_s": 100.0})
+			rows = append(rows, bench.Row{"set": "8192", "way": p3, "n_tasks": 3, "run": run + 1, "start": 0.0, "end": k, "took_s": k, "kernels_s": k},
+				bench.Row{"set": "8192", "way": mps, "n_tasks": 3, "run": run + 1, "start": 0.0, "end": k, "took_s": k, "kernels_s": k * k},
+				bench.Row{"set": "8192", "way": p3, "n_tasks": 1, "run": run + 1, "start": 0.0, "end": k, "took_s": k, "kernels_s": 100.0})
 		}
 	}
-	if got := KernelSpread(rows, p3, 3); math.Abs(got-0.1) > 1e-9 {
-		t.Errorf("a spread of %v, want 0.1", got)
+	c := find(cells(rows), "8192", p3, 3)
+	if got := bench.Median(c.each(spreadOf)); math.Abs(got-0.1) > 1e-9 || len(c.runs) != 3 {
+		t.Errorf("a spread of %v over %d runs, want 0.1 over 3", got, len(c.runs))
 	}
 }

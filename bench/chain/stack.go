@@ -176,20 +176,15 @@ func describe(s state.State, err error) string {
 }
 
 func (s *stack) state(ctx context.Context) (state state.State, err error) {
-	err = s.get(ctx, "/api/v1/state", &state)
-	return state, err
-}
-
-// get asks the actuator.
-func (s *stack) get(ctx context.Context, path string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.actuator+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.actuator+"/api/v1/state", nil)
 	if err != nil {
-		return err
+		return state, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return state, err
 	}
 	defer resp.Body.Close()
-	return json.NewDecoder(resp.Body).Decode(answer)
+	err = json.NewDecoder(resp.Body).Decode(&state)
+	return state, err
 }

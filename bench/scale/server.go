@@ -145,11 +145,16 @@ func writeConfig(file, rules, target string, nodes int, interval time.Duration) 
 	return os.WriteFile(file, []byte(config.String()), 0o600)
 }
 
+// pace makes the server scrape by another interval, and evaluate the rules so or not at all.
+func (p *promServer) pace(interval time.Duration, rules bool) error {
+	return errors.Join(p.write(interval, rules), syscall.Kill(p.PID, syscall.SIGHUP))
+}
+
 // rest makes the server scrape and evaluate once an hour, and waits until it does
 // nothing any more. What it knows of GPUs ends soon after two of its former intervals: then it marks
 // what the former scrapes brought as stale.
 func (p *promServer) rest(ctx context.Context) error {
-	if err := errors.Join(p.write(time.Hour, true), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
+	if err := p.pace(time.Hour, true); err != nil {
 		return err
 	}
 	last, err := bench.ReadUsage(p.PID)
@@ -176,7 +181,7 @@ func (p *promServer) rest(ctx context.Context) error {
 
 // wake makes the server scrape and evaluate again, and rest once it has: what it knows is new then.
 func (p *promServer) wake(ctx context.Context, s sizing) error {
-	if err := errors.Join(p.write(s.interval, true), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
+	if err := p.pace(s.interval, true); err != nil {
 		return err
 	}
 	if _, err := p.evaluations(ctx, 1, s.interval); err != nil {
@@ -298,7 +303,7 @@ func (p *promServer) ruleGroups(ctx context.Context) (at string, took, longest f
 func (p *promServer) evaluationCPU(ctx context.Context, n int, interval time.Duration) ([]bench.Row, error) {
 	var used [2]time.Duration
 	for i, with := range []bool{true, false} {
-		if err := errors.Join(p.write(interval, with), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
+		if err := p.pace(interval, with); err != nil {
 			return nil, err
 		}
 		// It spreads the first evaluations and scrapes over an interval.
@@ -319,5 +324,5 @@ func (p *promServer) evaluationCPU(ctx context.Context, n int, interval time.Dur
 		used[i] = after.CPU - before.CPU
 	}
 	return []bench.Row{{"kind": "evaluation CPU", "seconds": (used[0] - used[1]).Seconds() / float64(n)},
-		{"kind": "scrape CPU", "seconds": used[1].Seconds() / float64(n)}}, errors.Join(p.write(interval, true), syscall.Kill(p.PID, syscall.SIGHUP))
+		{"kind": "scrape CPU", "seconds": used[1].Seconds() / float64(n)}}, p.pace(interval, true)
 }

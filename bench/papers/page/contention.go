@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/arbitrate"
@@ -56,10 +55,7 @@ func lastEnd(run []bench.Row) float64 {
 func turnaround(run []bench.Row) float64 { return bench.Mean(bench.Column(run, "took_s", nil)) }
 
 // spread is the widest difference between the kernel times of a run, in percent of their median.
-func spread(run []bench.Row) float64 {
-	v := bench.Column(run, "kernels_s", nil)
-	return 100 * (slices.Max(v) - slices.Min(v)) / bench.Median(v)
-}
+func spread(run []bench.Row) float64 { return 100 * arbitrate.KernelSpread(run) }
 
 // loss is by how much they end later than n times one alone by default, seconds, and how many times that they take.
 // Negative is a gain.
