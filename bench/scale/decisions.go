@@ -90,21 +90,31 @@ func decide(ctx context.Context, p *placer.Placer, req placement.Request, row be
 	return err
 }
 
-// crowdedDecisions asks as the placer does when no GPU is without work.
-func crowdedDecisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.Source) ([]bench.Row, error) {
+// crowdedDecisions asks as the placer does when no GPU is without work. What a server at rest knows of the nodes runs out:
+// wake renews it, and the question that named none is asked again, thrice at most. Without a wake nothing runs out.
+func crowdedDecisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.Source, wake func(context.Context) error) ([]bench.Row, error) {
 	var rows []bench.Row
-	for _, req := range requests(env.Seed, min(s.decisions, 30)) {
+	woken := 0 // since a question named a node
+	for all := requests(env.Seed, min(s.decisions, 30)); len(rows) < len(all); {
+		req := all[len(rows)]
 		req.Estimate = req.Deadline / 3
 		begin := time.Now()
 		facts, err := source.Facts(ctx, placer.Ask{List: &placer.List{Method: placement.Predictive, For: req, Limit: 64, Busy: true}})
 		if err != nil {
 			return rows, fmt.Errorf("crowded: %w", err)
 		}
-		_, ok := placement.Predictive.Rank(facts.Nodes, req, time.Now()).Best()
-		if !ok {
-			return rows, errors.New("crowded: no node was found: what is known of them has run out")
+		ranking := placement.Predictive.Rank(facts.Nodes, req, time.Now())
+		if _, ok := ranking.Best(); ok {
+			rows, woken = append(rows, bench.Row{"kind": crowded, "seconds": time.Since(begin).Seconds(), "found": ok}), 0
+			continue
 		}
-		rows = append(rows, bench.Row{"kind": crowded, "seconds": time.Since(begin).Seconds(), "found": ok})
+		if wake == nil || woken == 3 {
+			return rows, fmt.Errorf("crowded: no node was found after %d questions: %s", len(rows), ranking.Summary())
+		}
+		woken++
+		if err := wake(ctx); err != nil {
+			return rows, err
+		}
 	}
 	return rows, nil
 }

@@ -64,7 +64,7 @@ func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []ben
 	for _, measure := range []func() ([]bench.Row, error){
 		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, quiet, os.Getpid()) },
 		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, predictive, os.Getpid()) },
-		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source) },
+		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source, nil) },
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
 		func() ([]bench.Row, error) {
 			defer evaluating(ctx, evaluator, f.interval)()

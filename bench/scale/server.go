@@ -88,10 +88,7 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 			return decisions(ctx, env, f.sizing, source, predictive, p.PID, os.Getpid())
 		},
 		func() ([]bench.Row, error) {
-			if err := p.wake(ctx, f.sizing); err != nil {
-				return nil, err
-			}
-			return crowdedDecisions(ctx, env, f.sizing, source)
+			return crowdedDecisions(ctx, env, f.sizing, source, func(ctx context.Context) error { return p.wake(ctx, f.sizing) })
 		},
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
 	} {
