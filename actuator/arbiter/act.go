@@ -55,6 +55,9 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 		if r.Err = a.stillTrue(r.Action); r.Err == nil {
 			r.Swap, r.Err = a.swapOut(ctx, r.Action)
 		}
+		if r.Err != nil {
+			r.OnRecord = a.mayBeOnRecord(id) // as it is where our hold could not be released
+		}
 	case plan.SwapIn:
 		r.Swap, r.Err = a.o.Swapper.Resume(ctx, id, func(need map[string]uint64) error { return a.o.Ledger.Reserve(id, need) })
 		a.o.Ledger.Release(id)

@@ -45,7 +45,7 @@ type Config struct {
 	Settle time.Duration
 	// BreakerActions bounds pauses and unpauses within a minute, BreakerShare the
 	// share of the managed containers (if there are some) that are stopped at a
-	// time, 0–1. Beyond, everything is released and nothing is held for a minute.
+	// time, but for those that a person pauses, 0–1. Beyond, everything is released and nothing is held for a minute.
 	BreakerActions int
 	BreakerShare   float64
 	// MemoryShare is how a GPU's memory is divided: one of allocator.Shares.

@@ -93,7 +93,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(config.DefaultSettle.String()).DurationVar(&s.config.Settle)
 	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond it the actuator releases everything and holds nothing for a minute.").
 		Default(strconv.Itoa(config.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
-	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) that may be stopped at a time. At this share the breaker does the same.").
+	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) that may be stopped at a time, but for those that a person pauses. At this share the breaker does the same.").
 		Default(strconv.FormatFloat(config.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
 	cmd.Flag("containers.label", "Act only on containers with this label, key or key=value; repeatable. Default: all with a laxity.* label.").
 		StringsVar((*[]string)(&s.labels))

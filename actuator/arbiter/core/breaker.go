@@ -6,6 +6,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/lease"
 )
 
 // breaker keeps a fault of ours, or a storm of alerts, from becoming a storm of pauses: beyond its
@@ -45,7 +46,7 @@ func (b *breaker) open(now time.Time) string {
 	return ""
 }
 
-// judge opens the breaker if a bound is exceeded: held of managed containers are stopped.
+// judge opens the breaker if a bound is exceeded: held of managed containers are stopped by us.
 func (b *breaker) judge(now time.Time, c config.Config, held, managed int) (opened bool) {
 	switch {
 	case managed < fewContainers || float64(held) < c.BreakerShare*float64(managed):
@@ -68,6 +69,23 @@ func (b *breaker) judge(now time.Time, c config.Config, held, managed int) (open
 	return true
 }
 
+// heldByUs counts the containers that we hold of our own accord or for an alert. A person who pauses all of them knows
+// what for: released, they would be paused again a minute later, and so on.
+func (k *Core) heldByUs() (n int) {
+	asked := map[string]bool{} // by a person
+	for _, l := range k.leases.Leases() {
+		if l.Wish == lease.Pause && l.By != "" && l.By != byLimit {
+			asked[l.Target] = true
+		}
+	}
+	for id := range k.holds.byID {
+		if !asked[id] {
+			n++
+		}
+	}
+	return n
+}
+
 // guardBounds opens and closes the breaker.
 func (k *Core) guardBounds() {
 	b := &k.breaker
@@ -82,7 +100,7 @@ func (k *Core) guardBounds() {
 		}
 	}
 	b.count(k.now, k.around.EngineCalls)
-	if b.judge(k.now, k.config, len(k.holds.byID), managed) {
+	if b.judge(k.now, k.config, k.heldByUs(), managed) {
 		k.count(BreakerTrips, 1)
 		k.decide(decision.Decision{Kind: decision.Service, Result: decision.Failed,
 			Reason: fmt.Sprintf("%s; everything is released, and nothing is held for %v", b.why, breakerRest)})

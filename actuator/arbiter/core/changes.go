@@ -150,21 +150,25 @@ func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
 		t.gone = true
 	case r.NoGroup:
 		k.onNoGroup(matter, gpu, c, r)
-	case r.Err == nil && r.Unsettled:
+	case r.Err == nil && r.Unsettled && c.Kind != Restore:
 		t.stands.Off, t.stands.Until, t.left, t.missing = c.Stands.Off, c.Stands.Until, justBegun, time.Time{}
+		t.partly = t.partly || c.Stands.Slice != 0
 		t.retry.later(now, againSoon, againLate)
 	case r.Err != nil:
 		t.doubtful, t.left = true, r.Err.Error()
 		t.retry.later(now, failedSoon, failedLate)
 		k.decideOf(t, matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "what was changed of it is put back, and it is tried again later",
 			Error: r.Err.Error(), GPUs: []string{gpu}})
-	case c.Kind == InspectChannels:
+	case c.Kind == InspectChannels: // all of its channels have its standing now
+		if t.partly {
+			t.partly, t.left = false, ""
+		}
 		t.inspect.later(now, inspectSoon, inspectLate)
 	case c.Kind == Restore: // restore again and again what keeps failing
-		t.stands, t.doubtful = c.Stands, false
+		t.stands, t.doubtful, t.partly = c.Stands, false, false
 		k.count(Changes, 1, string(c.Kind))
 	default:
-		if t.stands, t.retry, t.left, t.missing = c.Stands, (backoff{}), "", (time.Time{}); t.inspect.wait == 0 {
+		if t.stands, t.partly, t.retry, t.left, t.missing = c.Stands, false, (backoff{}), "", (time.Time{}); t.inspect.wait == 0 {
 			t.inspect.later(now, inspectSoon, inspectLate)
 		}
 		for _, m := range t.containers() {

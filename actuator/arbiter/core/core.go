@@ -111,6 +111,7 @@ func (k *Core) Step(now time.Time, a Around) {
 		k.plan()
 		k.askSwappable()
 		k.inspectSwaps()
+		k.mendSwaps()
 	} else {
 		k.letMemoryBe()
 		k.putAllBack()

@@ -264,7 +264,7 @@ func (g *gangOf) changed(t *tenant, c call, r ChangeResult) {
 		f.stands.Off, f.stands.Until = t.stands.Off, t.stands.Until
 		f.doubtful, f.retry, f.left, f.missing, f.gone = t.doubtful, t.retry, t.left, t.missing, t.gone
 		if all && r.Err == nil {
-			f.stands.Slice = 0
+			f.stands.Slice, f.partly = 0, false
 		}
 	}
 }

@@ -22,6 +22,9 @@ type swaps struct {
 	busy  map[string]bool
 	since map[string]time.Time // when it was last swapped
 	can   map[string]ability
+	// undone are the tries to swap out that failed and were undone, since the last that worked; mended
+	// are the tries to bring back what a swap left in the middle.
+	undone, mended map[string]backoff
 	// absent are containers on record that the snapshot lacks.
 	absent map[string]absence
 }
@@ -40,7 +43,7 @@ type ability struct {
 
 func newSwaps() *swaps {
 	return &swaps{out: map[string]enforce.Swapped{}, busy: map[string]bool{}, since: map[string]time.Time{}, can: map[string]ability{},
-		absent: map[string]absence{}}
+		undone: map[string]backoff{}, mended: map[string]backoff{}, absent: map[string]absence{}}
 }
 
 // askAgain is how long an answer counts.
@@ -120,6 +123,7 @@ func (k *Core) askSwappable() {
 		if _, ok := k.facts.snap.FindContainer(id); !ok {
 			delete(s.can, id)
 			delete(s.since, id)
+			delete(s.undone, id)
 		}
 	}
 }
@@ -146,7 +150,7 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	delete(s.busy, id)
 	delete(s.absent, id)
 	direction := string(r.Kind)
-	if r.Kind == plan.SwapOut && r.Standing == plan.Ours {
+	if r.Kind == plan.SwapOut && r.Standing == plan.Ours && !r.OnRecord {
 		delete(k.holds.byID, id) // released before the swap
 	}
 	if r.SwappedKnown {
@@ -162,22 +166,48 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 		k.count(SwapBytes, float64(d.Bytes), direction)
 		k.count(SwapSeconds, r.Swap.Seconds(), direction)
 		if r.Kind == plan.SwapOut {
+			delete(s.undone, id)
 			s.rates.Out(d.Bytes, time.Duration(r.Swap.CheckpointSeconds*float64(time.Second)))
 		} else {
 			s.rates.In(d.Bytes, time.Duration(r.Swap.RestoreSeconds*float64(time.Second)))
 			k.holds.freed[id] = k.now
 		}
 		return
-	case errors.Is(r.Err, enforce.ErrNoRoom), errors.Is(r.Err, enforce.ErrBusy), errors.Is(r.Err, enforce.ErrGone), errors.Is(r.Err, enforce.ErrForeign):
+	case errors.Is(r.Err, ErrOvertaken), errors.Is(r.Err, enforce.ErrNoRoom), errors.Is(r.Err, enforce.ErrBusy), errors.Is(r.Err, enforce.ErrGone), errors.Is(r.Err, enforce.ErrForeign):
 		d.Result, d.Error = decision.Ignored, r.Err.Error()
 	case errors.Is(r.Err, enforce.ErrCannotSwap): // perhaps only for a moment: an allocation is just being denied
 		d.Result, d.Error = decision.Ignored, r.Err.Error()
 		s.can[id] = ability{r.Err, k.now.Add(askAgain)}
+	case errors.Is(r.Err, enforce.ErrUndone): // it stood still for nothing: its kernels do not end, say
+		d.Result, d.Error = decision.Failed, r.Err.Error()
+		b := s.undone[id]
+		b.later(k.now, time.Minute, time.Hour)
+		s.undone[id], s.can[id] = b, ability{r.Err, b.next}
 	default: // wait before the next try, and record the failure
 		d.Result, d.Error = decision.Failed, r.Err.Error()
 		s.can[id] = ability{r.Err, k.now.Add(time.Minute)}
 	}
 	k.holds.later(id, k.now)
+}
+
+// mendSwaps brings back what a swap left in the middle, whatever the plan says of room: such a container may stand
+// still with its memory on the card. The swapper sees by itself how much room it needs.
+func (k *Core) mendSwaps() {
+	s := k.memory.swaps
+	if s == nil || !k.leadership.leads {
+		return
+	}
+	maps.DeleteFunc(s.mended, func(id string, _ backoff) bool { _, out := s.out[id]; return !out })
+	for _, id := range slices.Sorted(maps.Keys(s.out)) {
+		b := s.mended[id]
+		if s.out[id].Stage == enforce.Suspended || s.busy[id] || k.now.Before(b.next) {
+			continue
+		}
+		b.later(k.now, time.Second, 30*time.Second)
+		s.mended[id] = b
+		k.begin(plan.Action{Kind: plan.SwapIn, ContainerID: id, Container: s.out[id].Container, Cause: plan.OfMemory,
+			Reason: "its swap was left in the middle"})
+	}
 }
 
 // bringAllBack swaps everybody in when facts have been missing for as long as a hold stands without them: nobody

@@ -27,6 +27,8 @@ type tenant struct {
 	gone bool
 	// doubtful: a call failed, so its state is unknown. It is restored first.
 	doubtful bool
+	// partly: only some of its channels may have the slice that was last set, beside stands.Slice.
+	partly bool
 	// flying: a change of it is under way.
 	flying bool
 	// retry is when to try again after a failed call. Until then it is left alone; left says why.
@@ -40,7 +42,7 @@ type tenant struct {
 
 // changed reports whether anything is, or may be, not its own.
 func (t *tenant) changed() bool {
-	return t.flying || t.doubtful || t.stands.Off && !t.bound || t.stands.Slice != 0
+	return t.flying || t.doubtful || t.partly || t.stands.Off && !t.bound || t.stands.Slice != 0
 }
 
 // acts reports whether anything of it, or of its gang, is, or may be, not its own.
