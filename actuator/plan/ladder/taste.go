@@ -136,7 +136,9 @@ func (p *planner) tasted(moving []member, took time.Duration) {
 		switch {
 		case w.alone[m.ID] < on*4/5: // others may have filled its gaps: first see what it does alone
 			several, outdated = true, outdated || is > grown*was+0.05
-			if left {
+			if left && is <= nothing { // while time was left over: nobody took it from it
+				t.appetite[m.ID] = is
+			} else if left {
 				t.appetite[m.ID] = min(1.1*was, 1)
 			}
 		case left:

@@ -173,6 +173,23 @@ func TestIdleProcessesTakeNothing(t *testing.T) {
 	}
 }
 
+// Beside a server with a short deadline, where trainers take turns, many idle processes take no turns from them. They did
+// once several of them were on all the time: after some 18 s.
+func TestIdleProcessesTakeNoTurns(t *testing.T) {
+	a, b := trainer("a", 94*ms, 0), trainer("b", 94*ms, 0)
+	a.tenant.Job.Batch, a.tenant.Deadline = false, 1000*time.Second
+	all := []*actor{server("server", 20*ms, 60*ms, ms), a, b}
+	for i := range 16 {
+		all = append(all, trainer(fmt.Sprintf("idle%02d", i), 100*time.Microsecond, time.Hour))
+	}
+	w := newWorld(true, all...)
+	w.lags = true
+	parts := w.parts(20*time.Second, 35*time.Second)
+	if w.err != "" || parts["a"]+parts["b"] < 0.7 || parts["a"] < 0.35 {
+		t.Errorf("the trainers had %.1f and %.1f %% %s", 100*parts["a"], 100*parts["b"], w.err)
+	}
+}
+
 // loads has an actor load its data for a while before its phases, which it goes through for longer than a test lasts.
 func (a *actor) loads(d time.Duration) {
 	a.phases, a.endless = append([]phase{{false, d}}, slices.Repeat(a.phases, 3000)...), false
