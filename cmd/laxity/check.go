@@ -16,15 +16,18 @@ import (
 
 const checkHelp = `Examine this machine: does what Laxity needs work here?
 
-Examines the GPU driver, control of time slices and channels, Docker, permissions, what the kernel
-can do, and the chain from Prometheus to the actuator. Each finding says what it means and what to
-do. It changes nothing.
+Examines the GPU driver, control of time slices and channels, the container engine, permissions,
+what the kernel can do, and the chain from Prometheus to the actuator. Each finding says what it
+means and what to do. It changes nothing.
 
   sudo laxity check
   sudo laxity check --device=sim                                       without a GPU
   sudo laxity check --prometheus.url=http://prom:9090 --alertmanager.url=http://am:9093
   sudo laxity check --send-test-alert                                  does an alert reach the actuator?
   sudo laxity check --json | jq '.[] | select(.level == "fail")'
+
+The engine is the one that the last actuator used, by its record in --state-dir, unless a flag,
+DOCKER_HOST or CONTAINERD_ADDRESS names one.
 
 check skips a program that does not answer at its default address. At an address that you give,
 no answer is a failure.
@@ -98,7 +101,7 @@ func (c *cli) addCheck() {
 		notes = append(notes, func() { a.Given = given(byUser, env) })
 	}
 	cmd.Flag("device", "The GPUs, as in laxity up: auto, nvml, sim or sim:SOCKET.").Default("auto").StringVar(&o.Device)
-	cmd.Flag("state-dir", "The --state-dir of laxity up, or the folder above that of laxity-actuator, where self-tests are remembered; repeatable.").Default(defaultStateDir()).StringsVar(&state)
+	cmd.Flag("state-dir", "The --state-dir of laxity up, or the folder above that of laxity-actuator, where self-tests and the container engine are remembered; repeatable.").Default(defaultStateDir()).StringsVar(&state)
 	usage.Engine(cmd, &o.Engine)
 	address("exporter.url", exporterEnv, defaultExporter, "Address of the exporter (or of laxity up).", &o.Exporter)
 	address("actuator.url", actuatorEnv, defaultActuator, "Address of the actuator (or of laxity up's).", &o.Actuator)

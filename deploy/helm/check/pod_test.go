@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -11,8 +12,12 @@ import (
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	monitoringalpha "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1alpha1"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/strvals"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // TestPrivileges: the pods have the rights that README.md explains, and no other.
@@ -185,6 +190,116 @@ func TestEndWaitsForSwaps(t *testing.T) {
 	spec := find[*apps.DaemonSet](t, render(t, ""), "laxity").Spec.Template.Spec
 	if s := spec.TerminationGracePeriodSeconds; s == nil || *s < 600 {
 		t.Errorf("%v", s)
+	}
+}
+
+// TestHungActuatorEndsSoon: while an actuator hangs, containers whose channels it switched off stay off. Who may be
+// swapping has the pod's time to end.
+func TestHungActuatorEndsSoon(t *testing.T) {
+	for values, want := range map[string]int64{
+		"":                                     30,
+		"actuator: {swap: off}":                30, // false, to YAML
+		"actuator: {args: [--max-hold=1m]}":    30,
+		"actuator: {swap: auto}":               0,
+		"actuator: {args: [--swap=auto]}":      0,
+		"actuator: {args: ['--swap', 'auto']}": 0,
+	} {
+		for _, c := range containers(t, render(t, values)) {
+			got := int64(0)
+			if s := c.LivenessProbe.TerminationGracePeriodSeconds; s != nil {
+				got = *s
+			}
+			if c.Name == "actuator" && got != want || c.Name == "guardian" && got != 0 {
+				t.Errorf("%q: %s that hangs has %d s to end (0: the pod's), want %d", values, c.Name, got, want)
+			}
+		}
+	}
+}
+
+// TestRollout: one node after another, unless a value says more: one that never gets ready stops the others.
+func TestRollout(t *testing.T) {
+	for values, want := range map[string]string{"": "1", "maxUnavailable: 3": "3", "maxUnavailable: 10%": "10%"} {
+		if got := find[*apps.DaemonSet](t, render(t, values), "laxity").Spec.UpdateStrategy.RollingUpdate.MaxUnavailable; got.String() != want {
+			t.Errorf("%q: %v, want %s", values, got, want)
+		}
+	}
+}
+
+// TestNodesOfTheGPUOperator: what docs/kubernetes.md adds where the operator manages the driver selects by the operator's
+// label, beside the other one. A label's value is text: a cluster refuses true.
+func TestNodesOfTheGPUOperator(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := regexp.MustCompile(`--set-string '(nodeSelector[^']*)'`).FindSubmatch(page)
+	if set == nil {
+		t.Fatal("the page sets no nodeSelector")
+	}
+	parsed, err := strvals.ParseString(string(set[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := yaml.Marshal(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := find[*apps.DaemonSet](t, render(t, string(values)), "laxity").Spec.Template.Spec.NodeSelector
+	if want := map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.device-plugin": "true"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestKubeVersionOfTheDocs: helm template asks no cluster. The version that it takes for the cluster's is 1.29 in helm
+// 3.14, which the chart refuses.
+func TestKubeVersionOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.Load(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`helm template (.*)`).FindAllString(string(page), -1)
+	if len(commands) == 0 {
+		t.Error("the page has no helm template")
+	}
+	for _, command := range commands {
+		given := regexp.MustCompile(`--kube-version (\S+)`).FindStringSubmatch(command)
+		if given == nil {
+			t.Errorf("no --kube-version: %s", command)
+			continue
+		}
+		if v, err := chartutil.ParseKubeVersion(given[1]); err != nil || !chartutil.IsCompatibleRange(c.Metadata.KubeVersion, v.String()) {
+			t.Errorf("%v %v: the chart is for %s", given, err, c.Metadata.KubeVersion)
+		}
+	}
+}
+
+// TestAddressesOfCommands: laxity, run in a container, finds exporter and actuator whatever their ports are. By default
+// it needs no address of the actuator, which would make laxity ps fail while the actuator is down.
+func TestAddressesOfCommands(t *testing.T) {
+	for name, want := range map[string]map[string]string{
+		"defaults":     {"LAXITY_EXPORTER_URL": "http://127.0.0.1:9870"},
+		"ports":        {"LAXITY_EXPORTER_URL": "http://127.0.0.1:19870", "LAXITY_ACTUATOR_URL": "http://127.0.0.1:19871"},
+		"observe only": {"LAXITY_EXPORTER_URL": "http://127.0.0.1:9870"},
+	} {
+		for _, c := range containers(t, render(t, variants[name])) {
+			got := map[string]string{}
+			for _, e := range c.Env {
+				if strings.HasSuffix(e.Name, "_URL") {
+					got[e.Name] = e.Value
+				}
+			}
+			if c.Name != "guardian" && !maps.Equal(got, want) { // no command is run in the guardian
+				t.Errorf("%s: %s has %v, want %v", name, c.Name, got, want)
+			}
+		}
+	}
+	observing := "{actuator: {enabled: false, port: 19871}}"
+	if text := rendered(t, observing)["laxity/templates/daemonset.yaml"]; strings.Contains(text, "LAXITY_ACTUATOR_URL") {
+		t.Error("it observes only, and commands ask an actuator")
 	}
 }
 

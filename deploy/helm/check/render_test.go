@@ -78,6 +78,16 @@ func rendered(t *testing.T, values string) map[string]string {
 // renderedIn is rendered in a cluster that has these besides Kubernetes' own resources.
 func renderedIn(t *testing.T, values string, resources ...string) map[string]string {
 	t.Helper()
+	files, err := tryRender(t, values, resources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// tryRender is renderedIn for values that the chart may refuse.
+func tryRender(t *testing.T, values string, resources ...string) (map[string]string, error) {
+	t.Helper()
 	c, err := loader.Load(chartFolder)
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +107,7 @@ func renderedIn(t *testing.T, values string, resources ...string) map[string]str
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := engine.Engine{Strict: true}.Render(c, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+	return engine.Engine{Strict: true}.Render(c, all)
 }
 
 func decode(t *testing.T, text string) object {
@@ -159,7 +165,7 @@ var variants = map[string]string{
 	"quota":          "resourceQuota: {enabled: true}",
 	"placement":      placing,
 	"placement's IP": "placement: {enabled: true, prometheus: 'http://p:9090', clusterIP: 10.96.0.99, args: [--ranking=paper], nodeSelector: {place: here}, tolerations: [{key: control, operator: Exists}]}",
-	"docker":         "engine: {args: ['--docker.host=unix:///run/engine/docker.sock'], socketFolder: /var/run}",
+	"ports":          "{exporter: {port: 19870}, actuator: {port: 19871}}",
 	"cri-o":          "engine: {args: ['--crio.address=/run/engine/crio.sock'], socketFolder: /var/run/crio, readCgroups: true}",
 }
 
@@ -175,6 +181,30 @@ func TestVariants(t *testing.T) {
 				t.Error(n)
 			}
 		})
+	}
+}
+
+// TestRefused: what would not work is refused, with what to do.
+func TestRefused(t *testing.T) {
+	const docker, tag = "the nodes must run containerd or CRI-O", "image.tag: put it in quotes (--set-string)"
+	for values, want := range map[string]string{
+		"engine: {args: ['--docker.host=unix:///run/engine/docker.sock'], socketFolder: /var/run}":     docker,
+		"engine: {args: [--docker.host, 'unix:///run/engine/docker.sock']}":                            docker,
+		"engine: {args: [--engine=docker]}":                                                            docker,
+		"engine: {args: [--engine, docker]}":                                                           docker,
+		"engine: {args: [--engine=containerd, --containerd.address=/run/engine/dockershim/ctrd.sock]}": "",
+		"image: {tag: 1234567}":   tag,
+		"image: {tag: 1.10}":      tag,
+		"image: {tag: 1e5}":       tag,
+		"image: {tag: 0}":         tag,
+		"image: {tag: true}":      tag,
+		"image: {tag: '1234567'}": "",
+		"image: {tag: 0.2.0}":     "",
+	} {
+		_, err := tryRender(t, values)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		}
 	}
 }
 

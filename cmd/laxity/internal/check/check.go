@@ -54,12 +54,13 @@ func (a Address) client() *http.Client {
 // Options of Run.
 type Options struct {
 	// Device is as in `laxity up --device`.
-	Device, Proc                                 string
+	Device, Proc string
+	// Engine is what a person chose; if nothing, the record of an actuator in StateDirs counts.
 	Engine                                       engines.Choice
 	Exporter, Actuator, Prometheus, Alertmanager Address
 	// NodesFile is a nodes.yaml; empty: none.
 	NodesFile string
-	// StateDirs are those of actuators, which remember self-tests there.
+	// StateDirs are those of actuators, which remember self-tests and their engine there.
 	StateDirs []string
 	// Swap says whether containers can be swapped off a GPU here; it is asked where
 	// there is an NVIDIA GPU. Nil: not examined.
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o Options, report func(Finding)) []Finding {
 	for _, area := range []func() []Finding{
 		device.judge,
 		func() []Finding { return gatherChannels(device, o.StateDirs).judge() },
-		func() []Finding { return judgeEngine(ctx, o.Engine, device.nvidia()) },
+		func() []Finding { return judgeEngine(ctx, o.Engine, o.StateDirs, device.nvidia()) },
 		func() []Finding { return gatherRights(o.Proc).judge() },
 		func() []Finding { return gatherKernel(o.Proc, swap(ctx, o, device)...).judge() },
 		func() []Finding { return gatherExporter(ctx, o.Exporter).judge() },

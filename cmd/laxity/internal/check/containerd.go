@@ -2,19 +2,25 @@ package check
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/internal/ctrd"
 	engines "github.com/laxity/laxity/internal/engine"
 )
 
-// judgeEngine examines the engine that exporter and actuator would use.
-func judgeEngine(ctx context.Context, choice engines.Choice, nvidia bool) []Finding {
-	choice, how := choice.Resolve(engines.This)
+// judgeEngine examines the engine that exporter and actuator use, or would use.
+func judgeEngine(ctx context.Context, choice engines.Choice, stateDirs []string, nvidia bool) []Finding {
+	choice, how := chooseEngine(choice, stateDirs, engines.This)
 	switch choice.Kind {
 	case engines.Containerd:
 		return gatherContainerd(ctx, choice).judge(how)
@@ -23,6 +29,52 @@ func judgeEngine(ctx context.Context, choice engines.Choice, nvidia bool) []Find
 	}
 	found := gatherEngine(ctx, choice.DockerHost).judge(nvidia)
 	return append(found, judgeChoice(found[0].Area, how)...) // Docker or Podman, as it says of itself
+}
+
+// chooseEngine returns the engine to examine, and how it was chosen; "" where the person did. Without
+// a person's choice it is that of the last actuator, as for laxity off: in a container this machine's
+// usual sockets are missing, and only the actuator's flags say where the engine's is. Else the sockets
+// of m decide.
+func chooseEngine(choice engines.Choice, stateDirs []string, m engines.Machine) (chosen engines.Choice, how string) {
+	if choice.Given(m) {
+		return choice.Resolve(m)
+	}
+	var unread error
+	for _, dir := range stateDirs {
+		recorded, err := readEngine(undo.EngineFile(dir))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			unread = errors.Join(unread, err)
+		default:
+			recorded, why := recorded.Here(m)
+			how = "the last actuator used it (" + undo.EngineFile(dir) + ")"
+			if why != "" {
+				how += "; " + why
+			}
+			return recorded, how
+		}
+	}
+	chosen, how = choice.Resolve(m)
+	if unread != nil {
+		how = fmt.Sprintf("%s (%v)", how, unread)
+	}
+	return chosen, how
+}
+
+// readEngine reads an actuator's record of its engine.
+func readEngine(path string) (c engines.Choice, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, err
+	}
+	if err = json.Unmarshal(text, &c); err == nil && !slices.Contains(engines.Kinds[1:], c.Kind) {
+		err = fmt.Errorf("it names the engine %q", c.Kind)
+	}
+	if err != nil {
+		return engines.Choice{}, fmt.Errorf("%s cannot be read: %w", path, err)
+	}
+	return c, nil
 }
 
 // judgeChoice says why an engine was taken, where that was not a person's choice.

@@ -20,7 +20,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.token.existingSecret | default "laxity-token" }}
 {{- end }}
 
+{{/* A tag such as 1234567 or 1.10 is a number to YAML and --set, and would be written as another one. */}}
 {{- define "laxity.image" -}}
+{{- if not (or (kindIs "string" .Values.image.tag) (kindIs "invalid" .Values.image.tag)) }}
+{{- fail "image.tag: put it in quotes (--set-string)" }}
+{{- end -}}
 image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
@@ -51,6 +55,21 @@ securityContext:
 {{/* For `kubectl exec … laxity`: the token, with which it may change something. */}}
 {{- define "laxity.cli" -}}
 - {name: LAXITY_TOKEN_FILE, value: /run/laxity-token/token}
+{{- end }}
+
+{{/* For `kubectl exec … laxity`: where exporter and actuator listen. The actuator's address is left to the
+default where that is right: `laxity ps` fails if an actuator that is named does not answer, and else
+shows the tasks all the same. */}}
+{{- define "laxity.addresses" -}}
+- {name: LAXITY_EXPORTER_URL, value: 'http://127.0.0.1:{{ .Values.exporter.port }}'}
+{{- if and .Values.actuator.enabled (ne (int .Values.actuator.port) 9871) }}
+- {name: LAXITY_ACTUATOR_URL, value: 'http://127.0.0.1:{{ .Values.actuator.port }}'}
+{{- end }}
+{{- end }}
+
+{{/* "true" where the actuator may swap, or its flags say so. */}}
+{{- define "laxity.swaps" -}}
+{{- if or (contains "--swap" (join " " .Values.actuator.args)) (ne (.Values.actuator.swap | toString | replace "false" "off") "off") }}true{{ end }}
 {{- end }}
 
 {{- define "laxity.gpu" -}}
