@@ -83,19 +83,20 @@ func (g *Guard) readable(gpu string) bool {
 // failUnread is fail for want of a reading.
 func (g *Guard) failUnread(c *container, why string) {
 	g.failOpen(c, why)
-	c.unread = g.o.Now()
-	g.o.Unread(c.ID, why)
+	c.unseen = g.o.Now()
+	g.o.Passing(c.ID, why)
 }
 
-// recover ends failUnread once a reading shows a container within its limit and one context. The
-// reading must be so late that the driver lists all that passed unread.
+// recover ends failUnread and what miss told, once no process of a container is unguarded and a reading
+// shows it within its limit and one context. The reading must be so late that the driver lists all that
+// passed unseen.
 func (g *Guard) recover(c *container, s gathered) {
 	unreadable := func(gpu string) bool { return !g.readable(gpu) }
-	if c.unread.IsZero() || s.began.Sub(c.unread) < listing || slices.ContainsFunc(c.GPUs, unreadable) || g.over(c, s.calls) {
+	if c.unseen.IsZero() || s.began.Sub(c.unseen) < listing || g.unguarded(c) || slices.ContainsFunc(c.GPUs, unreadable) || g.over(c, s.calls) {
 		return
 	}
-	c.unread = time.Time{}
-	g.o.Unread(c.ID, "")
+	c.unseen = time.Time{}
+	g.o.Passing(c.ID, "")
 }
 
 // uncertain reports whether a process may be making a context, while one that it made may be on a GPU

@@ -41,7 +41,7 @@ func startTwo(t *testing.T, is func(*twoUsage), now *clock) *two {
 	r.second.Store(&is)
 	r.rig = start(t, func(o *memory.Options) {
 		o.Usage = r.usage
-		o.Unread = func(id, why string) { r.why.Store(id, why) }
+		o.Passing = func(id, why string) { r.why.Store(id, why) }
 		if now != nil {
 			o.Now = now.Now
 		}

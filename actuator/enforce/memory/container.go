@@ -27,9 +27,9 @@ type container struct {
 	taken     []taken           // by slot
 	open      []bool            // by slot: the kernel may pass calls
 	stats     Stats
-	// unread is when a call of it last passed for want of a reading. Zero once a later reading shows
-	// the container within its limit.
-	unread time.Time
+	// unseen is when a call of it last passed for want of a reading, or may have passed as a process of
+	// it was missed. Zero once a later reading shows the container within its limit.
+	unseen time.Time
 }
 
 // Stats count what became of a container's allocations, since it was covered.
@@ -172,7 +172,7 @@ func (g *Guard) cover() {
 }
 
 func (g *Guard) newContainer(t Target) *container {
-	c := &container{Target: t, processes: map[int]*process{}, unread: g.o.Now()} // perhaps it had other GPUs, which could not be read
+	c := &container{Target: t, processes: map[int]*process{}, unseen: g.o.Now()} // perhaps it had other GPUs, which could not be read
 	for range c.GPUs {
 		slot, ok := g.slots.take()
 		if !ok {
@@ -316,6 +316,7 @@ type process struct {
 	due        uint64                 // its probes are to be put on; in this order
 	starts     bool                   // it may be about to allocate: it has just called cuInit
 	attaching  bool                   // they are being put on
+	missed     bool                   // it could not be looked at, and its probes are not there yet
 	guarded    bool                   // its probes are there
 	following  time.Time              // since when those that follow its graphs are to be put on; zero: they are not
 	followed   bool                   // they are there
@@ -366,10 +367,12 @@ func (g *Guard) adopt(pid int, c *container, starts bool) {
 		g.miss(pid, c, starts, err)
 		return
 	}
+	_, missed := g.missed[pid]
 	delete(g.missed, pid)
 	if p == nil {
 		return
 	}
+	p.missed = p.missed || missed && !p.guarded
 	if p.due == 0 {
 		g.dues++
 		p.due = g.dues

@@ -30,10 +30,11 @@ type Options struct {
 	// allocations pass on that one alone.
 	Usage   task.UsageReader
 	Decider Decider
-	// Failed is called for a container that may get more than its limit, with the reason. Unread is
-	// called instead where that is for want of a reading, and without a reason once a later reading
-	// shows the container within its limit. They MUST NOT block. May be nil.
-	Failed, Unread func(containerID, why string)
+	// Failed is called for a container that may get more than its limit, with the reason. Passing is
+	// called instead where that is for want of a reading, or as a process of it could not be looked at.
+	// It is called without a reason once no process of the container is unguarded and a later reading
+	// shows the container within its limit and one context. They MUST NOT block. May be nil.
+	Failed, Passing func(containerID, why string)
 	// Proc is where the host's proc file system is mounted; /proc by default.
 	Proc string
 	// Context is how much a process's first context counts while it is made, bytes; 512 MiB by
@@ -71,7 +72,7 @@ func (o *Options) defaults() error {
 	if o.Context == 0 {
 		o.Context = 512 << 20
 	}
-	for _, f := range []*func(string, string){&o.Failed, &o.Unread} {
+	for _, f := range []*func(string, string){&o.Failed, &o.Passing} {
 		if *f == nil {
 			*f = func(string, string) {}
 		}

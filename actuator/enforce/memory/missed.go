@@ -12,7 +12,7 @@ import (
 
 // missed is a process that could not be looked at, and may be one to guard. That is tried again.
 type missed struct {
-	of     *container // nil: nobody knows its container
+	of     *container // nil: nobody knows its container, or that is not covered
 	why    string
 	starts bool // see process
 }
@@ -37,17 +37,41 @@ func (g *Guard) miss(pid int, c *container, starts bool, err error) {
 	m := &missed{c, err.Error(), starts}
 	if was != nil {
 		m.starts = starts || was.starts
+		if c == nil && was.of != nil { // what was told of its container has not ended
+			c = g.containers[was.of.ID]
+			m.of = c
+		}
 	}
 	g.missed[pid] = m
+	if c != nil {
+		c.unseen = g.o.Now()
+	}
 	if was != nil && was.of == c && was.why == m.why {
 		return
 	}
 	id := ""
 	if c != nil {
 		id = c.ID
-		g.o.Failed(id, fmt.Sprintf("process %d cannot be guarded: %s", pid, m.why))
+		g.o.Passing(id, fmt.Sprintf("process %d cannot be guarded: %s", pid, m.why))
 	}
 	g.o.Logger.Warn("a process cannot be guarded now; that is tried again", "pid", pid, "container", id, "why", m.why)
+}
+
+// unguarded reports whether a process of a container may allocate unseen: it could not be looked at, or
+// could not be guarded, or its files hang. So may one that nobody knows the container of, if it is on
+// the GPUs of this one.
+func (g *Guard) unguarded(c *container) bool {
+	for pid, m := range g.missed {
+		if m.of == nil && g.contexts(c, pid) != 0 || m.of != nil && m.of.ID == c.ID {
+			return true
+		}
+	}
+	for _, p := range c.processes {
+		if p.missed || p.obstacle != "" {
+			return true
+		}
+	}
+	return c.stuck
 }
 
 // tryMissed looks again at the processes that could not be looked at.

@@ -161,6 +161,9 @@ func (g *Guard) putOn(p *process) {
 	switch {
 	case err == nil:
 		p.guarded = true
+		if p.missed { // what it allocated until now passed unseen
+			p.missed, p.of.unseen = false, g.o.Now()
+		}
 	case p.guarded: // it keeps its probes
 	case p.due != 0: // it began another program meanwhile: begin anew with that
 		g.remove(p)

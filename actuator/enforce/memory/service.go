@@ -39,17 +39,17 @@ type Service struct {
 
 	failing  sync.Mutex
 	failures map[string]string // by container id
-	unread   map[string]string // those that end with a reading
+	passing  map[string]string // those that end, see Options.Passing
 }
 
-// NewService returns a service that guards nothing until Open. o is as for New; its Usage and
-// Failed are set by the service, and open opens the reader of the device's memory.
+// NewService returns a service that guards nothing until Open. o is as for New; its Usage, Failed and
+// Passing are set by the service, and open opens the reader of the device's memory.
 func NewService(o Options, open func() (task.UsageReader, error)) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, unread: map[string]string{}, why: errors.New("the memory guard was not opened")}
-	s.o.Failed, s.o.Unread = s.failed, s.onUnread
+	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, passing: map[string]string{}, why: errors.New("the memory guard was not opened")}
+	s.o.Failed, s.o.Passing = s.failed, s.onPassing
 	return s
 }
 
@@ -98,13 +98,15 @@ func (s *Service) make() (*Guard, error) {
 	return New(s.o)
 }
 
-// Close implements arbiter.MemoryGuard: it continues every stopped process.
+// Close implements arbiter.MemoryGuard: it continues every stopped process. The record stays while it
+// lists one that could not be continued: the guardian and the next actuator take a missing record for
+// an empty one.
 func (s *Service) Close() error {
 	if s.stop == nil {
 		return nil
 	}
 	s.stop()
-	return errors.Join(<-s.ended, stop.Remove(s.o.Name))
+	return errors.Join(<-s.ended, stop.RemoveEmpty(s.o.Name))
 }
 
 // Why implements arbiter.MemoryGuard.
@@ -184,17 +186,17 @@ func (s *Service) failed(id, why string) {
 	s.failures[id] = why
 }
 
-// onUnread handles Options.Unread.
-func (s *Service) onUnread(id, why string) {
+// onPassing handles Options.Passing.
+func (s *Service) onPassing(id, why string) {
 	s.failing.Lock()
 	defer s.failing.Unlock()
 	if why != "" {
-		s.unread[id] = why
+		s.passing[id] = why
 		return
 	}
-	if _, was := s.unread[id]; was {
-		delete(s.unread, id)
-		s.log.Info("a container that allocated while its GPU memory could not be read is within its limit", "container", id)
+	if was, is := s.passing[id]; is {
+		delete(s.passing, id)
+		s.log.Info("a container that may have got more than its limit is guarded, and within it", "container", id, "was", was)
 	}
 }
 
@@ -206,14 +208,14 @@ func (s *Service) keepFailures(targets []Target) {
 		return !slices.ContainsFunc(targets, func(t Target) bool { return t.ID == id })
 	}
 	maps.DeleteFunc(s.failures, gone)
-	maps.DeleteFunc(s.unread, gone)
+	maps.DeleteFunc(s.passing, gone)
 }
 
 // Failures implements arbiter.MemoryGuard.
 func (s *Service) Failures() map[string]string {
 	s.failing.Lock()
 	defer s.failing.Unlock()
-	all := maps.Clone(s.unread)
+	all := maps.Clone(s.passing)
 	maps.Copy(all, s.failures) // what lasts says more
 	return all
 }

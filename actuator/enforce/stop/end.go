@@ -89,11 +89,12 @@ func (r *Record) endThose(proc string, process Hold, holds []Hold, over func(Hol
 	}
 	defer p.close()
 	ending, through := toEnd(holds, over)
-	if err := r.each(Forget, through); err != nil || len(ending) == 0 {
+	err = r.each(Forget, through) // what stays on record keeps nobody stopped
+	if len(ending) == 0 {
 		return false, err
 	}
 	threads, _ := p.Threads() // if it has ended, it was not left stopped
-	return threads.Stopped, r.End(p, ending)
+	return threads.Stopped, errors.Join(err, r.End(p, ending))
 }
 
 // toEnd divides the holds of one process into those to end and those to forget only. While one of
@@ -112,8 +113,8 @@ func toEnd(holds []Hold, over func(Hold) bool) (ending, through []Hold) {
 	return ending, through
 }
 
-// after is how long ReleaseAll goes on looking. A thread that is about to stop itself while the guard
-// is opened appears on record a moment later, and continues itself.
+// after is how long ReleaseAll goes on looking, and trying again what failed. A thread that is about to
+// stop itself while the guard is opened appears on record a moment later, and continues itself.
 const after = 30 * time.Millisecond
 
 // Options of ReleaseAll. Name is required.
@@ -126,6 +127,8 @@ type Options struct {
 
 // ReleaseAll opens the guard of this name and continues every process on its record. It returns
 // when the record is empty, or when ctx ends, with the number of processes that it found stopped.
+// One that cannot be continued, or a guard that cannot be opened, is no reason to leave others
+// stopped: it tries all, again for a moment, and returns the errors of the last try.
 // It needs no running guard, and does nothing where there never was one. ReleaseAll is idempotent.
 func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 	r, err := open(&o)
@@ -137,19 +140,28 @@ func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 		if expired, err := r.Expired(Now()); err != nil || !expired {
 			return 0, err
 		}
-	} else if err := r.Open(); err != nil {
-		return 0, err
 	}
-	for opened := Now(); ; {
-		n, err := r.EndAll(o.Proc, func(Hold) bool { return true })
-		stopped += len(n)
+	found := map[Hold]bool{}            // one that cannot be continued is found stopped at each try
+	began, opened := Now(), o.IfExpired // a guard whose lease ran out is open
+	for {
+		var oerr error
+		if !opened {
+			if oerr = r.Open(); oerr == nil {
+				began, opened = Now(), true
+			}
+		}
+		were, err := r.EndAll(o.Proc, func(Hold) bool { return true })
+		for _, h := range were {
+			found[Hold{PID: h.PID, Start: h.Start}] = true
+		}
 		left, lerr := r.List()
-		if err = errors.Join(err, lerr); err != nil || len(left) == 0 && (o.IfExpired || Now()-opened >= after) {
-			return stopped, err
+		err = errors.Join(oerr, err, lerr)
+		if (err != nil || len(left) == 0) && (o.IfExpired || Now()-began >= after) {
+			return len(found), err
 		}
 		select {
 		case <-ctx.Done():
-			return stopped, ctx.Err()
+			return len(found), errors.Join(err, ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
 	}

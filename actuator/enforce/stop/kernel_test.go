@@ -2,8 +2,13 @@ package stop_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -167,6 +172,90 @@ func TestReleaseIfExpiredWaitsForTheEndOfTheLease(t *testing.T) {
 	}
 	if n, err := release(); err != nil || n != 1 {
 		t.Errorf("%d are released, %v", n, err)
+	}
+	h.awaitEnd(t)
+}
+
+// One process that cannot be continued keeps no other one stopped. It is tried again, and stays on record.
+func TestReleaseTriesEverybody(t *testing.T) {
+	h := hold(t)
+	blocked := h.Program
+	other := &held{name: h.name, guard: h.guard, record: h.record, ended: make(chan cudatest.Allocated, 1), Program: cudatest.Build(t).Start(t)}
+	other.Open()
+	if err := h.guard.Guard(cudaprobe.Guarded{PID: other.PID, Slots: []uint32{0}, On: 1}); err != nil {
+		t.Fatal(err)
+	}
+	called := other.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+	go func() { other.ended <- called() }()
+	await(t, other.PID, true)
+	procs := t.TempDir() // a proc file system without the first one
+	link := func(pid int) {
+		t.Helper()
+		if err := os.Symlink(filepath.Join("/proc", strconv.Itoa(pid)), filepath.Join(procs, strconv.Itoa(pid))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(other.PID)
+	n, err := stop.ReleaseAll(t.Context(), stop.Options{Name: h.name, Proc: procs})
+	if want := fmt.Sprintf("process %d", blocked.PID); n != 1 || err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%d are released: %v, want an error of %s", n, err, want)
+	}
+	if a := <-other.ended; a.Count != 1 {
+		t.Errorf("the other one: %+v", a)
+	}
+	await(t, blocked.PID, true)
+	if holds, err := h.record.List(); err != nil || len(holds) != 1 || holds[0].PID != blocked.PID {
+		t.Errorf("on record: %+v, %v", holds, err)
+	}
+	if err := stop.RemoveEmpty(h.name); err == nil || !strings.Contains(err.Error(), strconv.Itoa(blocked.PID)) {
+		t.Errorf("the record of who stands is removed: %v", err)
+	}
+	link(blocked.PID)
+	if n, err := stop.ReleaseAll(t.Context(), stop.Options{Name: h.name, Proc: procs}); err != nil || n != 1 {
+		t.Errorf("%d are released, %v", n, err)
+	}
+	h.awaitEnd(t)
+	if err := stop.RemoveEmpty(h.name); err != nil {
+		t.Error(err)
+	}
+	if _, err := stop.OpenRecord(h.name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the empty record stays: %v", err)
+	}
+}
+
+// What fails for a moment is tried again.
+func TestReleaseTriesAgain(t *testing.T) {
+	h := hold(t)
+	procs := t.TempDir()
+	time.AfterFunc(5*time.Millisecond, func() {
+		_ = os.Symlink(filepath.Join("/proc", strconv.Itoa(h.PID)), filepath.Join(procs, strconv.Itoa(h.PID)))
+	})
+	for deadline := time.Now().Add(patience); ; { // the link may be late on a busy machine
+		began := time.Now()
+		n, err := stop.ReleaseAll(t.Context(), stop.Options{Name: h.name, Proc: procs})
+		if err == nil && n == 1 {
+			break
+		}
+		if took := time.Since(began); err == nil || took < 30*time.Millisecond || time.Now().After(deadline) {
+			t.Fatalf("%d are released after %v, %v", n, took, err)
+		}
+	}
+	h.awaitEnd(t)
+}
+
+// A guard that cannot be opened is no reason to leave anybody stopped.
+func TestReleaseContinuesThoughTheGuardCannotBeOpened(t *testing.T) {
+	h := hold(t)
+	until, err := ebpf.LoadPinnedMap(filepath.Join(cudaprobe.PinFolder(h.name), cudabpf.MemoryMapUntil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer until.Close()
+	if err := until.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := stop.ReleaseAll(t.Context(), stop.Options{Name: h.name}); n != 1 || !errors.Is(err, unix.EPERM) {
+		t.Errorf("%d are released, %v; want 1, and why the guard is not open", n, err)
 	}
 	h.awaitEnd(t)
 }

@@ -3,6 +3,7 @@ package stop
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -41,6 +42,26 @@ func (r *Record) Close() error {
 
 // Remove removes the record of this name. It must be empty.
 func Remove(name string) error { return cudaprobe.RemoveRecord(cudaprobe.PinFolder(name)) }
+
+// RemoveEmpty removes the record of this name unless it lists a hold, or cannot be read. Then it
+// stays and the error says why: without a record nobody would continue that process.
+func RemoveEmpty(name string) error {
+	r, err := OpenRecord(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Remove(name) // what is left of one that was never complete
+	}
+	if err != nil {
+		return err
+	}
+	holds, err := r.List()
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	if len(holds) > 0 {
+		return fmt.Errorf("record of who is stopped: it stays for the guardian: it lists %d holds, the first of process %d", len(holds), holds[0].PID)
+	}
+	return Remove(name)
+}
 
 // Now is the clock of the record (CLOCK_MONOTONIC).
 func Now() time.Duration {
