@@ -25,13 +25,23 @@ const (
 // Deny makes a held call return CUDA_ERROR_OUT_OF_MEMORY without running, once its process is
 // continued. alive reports whether the process that made the call has not ended. Deny calls it when
 // the thread can no longer end, so that it never changes another thread with that number. If
-// denying is impossible the error wraps ErrCannotDeny, and the call will run.
+// denying is impossible, or takes more than a second, the error wraps ErrCannotDeny, and the call will
+// run.
 func (g *MemoryGuard) Deny(c Call, alive func() bool) error {
-	err := c.seized(func() error { return g.living(c, alive) }, func() error {
-		if err := c.turnBack(); err != nil {
-			return err
-		}
-		return g.end(c) // before it runs again it must not count as held any more
+	check := func() error { return g.living(c, alive) }
+	err := g.attempts.run(c.PID, func(a *attempt) error {
+		return c.seize(a, check, func() error {
+			regs, err := c.turnedBack()
+			if err != nil {
+				return err
+			}
+			return a.change(func() error {
+				if err := unix.PtraceSetRegs(c.TID, &regs); err != nil {
+					return fmt.Errorf("set its registers: %w", err)
+				}
+				return g.end(c) // before it runs again it must not count as held any more
+			})
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("%w: thread %d: %w", ErrCannotDeny, c.TID, err)
@@ -60,27 +70,23 @@ func (c Call) atEntry(at uint64) bool {
 	return err == nil && at == binary.NativeEndian.Uint64(to[:])
 }
 
-// turnBack sets the thread's registers to what they are after the return. It takes the return
+// turnedBack returns the thread's registers as they are after the return. It takes the return
 // address from the stack as it is now: if the return has a probe, that address leads to it, as the
 // probe expects.
-func (c Call) turnBack() error {
-	var regs unix.PtraceRegs
+func (c Call) turnedBack() (regs unix.PtraceRegs, err error) {
 	if err := unix.PtraceGetRegs(c.TID, &regs); err != nil {
-		return fmt.Errorf("read its registers: %w", err)
+		return regs, fmt.Errorf("read its registers: %w", err)
 	}
 	if !c.atEntry(regs.Rip) || regs.Rsp > c.stack || regs.Rsp < c.stack-frameOf {
-		return fmt.Errorf("it is at %#x, not at its call's entry %#x", regs.Rip, c.entry)
+		return regs, fmt.Errorf("it is at %#x, not at its call's entry %#x", regs.Rip, c.entry)
 	}
 	var word [8]byte
 	if _, err := unix.PtracePeekData(c.TID, uintptr(c.stack), word[:]); err != nil {
-		return fmt.Errorf("read its stack: %w", err)
+		return regs, fmt.Errorf("read its stack: %w", err)
 	}
 	regs.Rip = binary.NativeEndian.Uint64(word[:])
 	regs.Rsp = c.stack + 8
 	regs.Rax = outOfMemory
 	regs.Orig_rax = ^uint64(0) // restart no system call
-	if err := unix.PtraceSetRegs(c.TID, &regs); err != nil {
-		return fmt.Errorf("set its registers: %w", err)
-	}
-	return nil
+	return regs, nil
 }

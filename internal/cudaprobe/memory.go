@@ -52,6 +52,7 @@ type MemoryGuard struct {
 	buffer   ringbuf.Record
 
 	functions cudafile.Remembered
+	attempts  attempts // to answer calls by the process's registers and memory
 
 	detaches sync.WaitGroup // detachments, and attachments under way
 

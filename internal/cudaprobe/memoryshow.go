@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"time"
 )
 
@@ -14,15 +12,12 @@ import (
 // reports whether the process that asked has not ended. Show calls it between opening the PID's
 // memory and writing to it, so that it never writes into another process with that PID. It writes
 // only while the thread stands at the return of the question. Otherwise the program sees the driver's
-// answer, and the error says why. Show does not continue the process.
+// answer, and the error says why; so also where its memory cannot be reached within a second. Show does
+// not continue the process.
 func (g *MemoryGuard) Show(c Call, free, total uint64, alive func() bool) error {
-	memory, err := os.OpenFile(filepath.Join(g.proc, strconv.Itoa(c.PID), "mem"), os.O_RDWR, 0)
-	if err != nil {
-		return errors.Join(fmt.Errorf("memory of process %d: %w", c.PID, err), g.end(c))
-	}
-	defer memory.Close()
-	err = g.atReturn(c, alive, func() error {
-		return errors.Join(lower(memory, c.out, free), lower(memory, c.more, total), g.end(c))
+	err := g.atReturn(c, alive, func(a *attempt, memory *os.File) error {
+		return errors.Join(lower(a, memory, c.out, free), lower(a, memory, c.more, total),
+			a.change(func() error { return g.end(c) }))
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("a process is not shown its limit: %w", err), g.end(c))
@@ -42,8 +37,10 @@ func (g *MemoryGuard) Held(pid, tid int, at time.Duration) (c Call, held bool, e
 	return c, err == nil && c.epoch == totals.Epoch, err
 }
 
-// lower replaces a number at this address of the process by value, if that is less.
-func lower(memory *os.File, address, value uint64) error {
+// lower replaces a number at this address of the process by value, if that is less. Where the write hangs
+// and the attempt is given up meanwhile, the number still gets lower, and the thread sees no other: it
+// stays seized until then.
+func lower(a *attempt, memory *os.File, address, value uint64) error {
 	if address == 0 {
 		return nil
 	}
@@ -53,6 +50,9 @@ func lower(memory *os.File, address, value uint64) error {
 	}
 	if binary.NativeEndian.Uint64(word[:]) <= value {
 		return nil
+	}
+	if err := a.unlessLate(func() error { return nil }); err != nil {
+		return err
 	}
 	binary.NativeEndian.PutUint64(word[:], value)
 	if _, err := memory.WriteAt(word[:], int64(address)); err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atReturn runs do while the thread of a question is seized, if it has done nothing since the
-// question returned. Otherwise it returns an error: where the result went there may be something else
-// by now. alive is as for Show.
-func (g *MemoryGuard) atReturn(c Call, alive func() bool, do func() error) error {
+// atReturn runs do with the process's memory while the thread of a question is seized, if it has done
+// nothing since the question returned. Otherwise it returns an error: where the result went there may be
+// something else by now. alive is as for Show.
+func (g *MemoryGuard) atReturn(c Call, alive func() bool, do func(*attempt, *os.File) error) error {
 	check := func() error {
 		if err := g.living(c, alive); err != nil {
 			return err
@@ -28,11 +28,18 @@ func (g *MemoryGuard) atReturn(c Call, alive func() bool, do func() error) error
 		}
 		return nil
 	}
-	err := c.seized(check, func() error {
-		if err := c.hasReturned(); err != nil {
-			return err
+	err := g.attempts.run(c.PID, func(a *attempt) error {
+		memory, err := os.OpenFile(filepath.Join(g.proc, strconv.Itoa(c.PID), "mem"), os.O_RDWR, 0)
+		if err != nil {
+			return fmt.Errorf("memory of process %d: %w", c.PID, err)
 		}
-		return do()
+		defer memory.Close()
+		return c.seize(a, check, func() error {
+			if err := c.hasReturned(); err != nil {
+				return err
+			}
+			return do(a, memory)
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("thread %d: %w", c.TID, err)

@@ -2,9 +2,12 @@
 
 package cudaprobe
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 // atReturn is for amd64 alone.
-func (g *MemoryGuard) atReturn(Call, func() bool, func() error) error {
+func (g *MemoryGuard) atReturn(Call, func() bool, func(*attempt, *os.File) error) error {
 	return errors.New("the registers of a call are not known on this processor")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -17,35 +16,22 @@ import (
 const (
 	// seizeWithin is how long a thread may take to stop. awaitsWithin is how long it may wait in the
 	// kernel for something that only a signal that kills it ends: a program can do so on purpose (vfork),
-	// and others wait for their answers meanwhile.
-	seizeWithin  = time.Second
+	// and others wait for their answers meanwhile. Both end before attemptWithin: their error says more.
+	seizeWithin  = attemptWithin * 3 / 4
 	awaitsWithin = 50 * time.Millisecond
-	// longestNap counts of one between two looks. In a longer one the machine stood, and the thread too. It is
-	// no shorter: a quota of CPU time makes our naps long, and not the thread's time to stop.
-	longestNap = 100 * time.Millisecond
 )
 
-// seized runs do while the thread of a call is seized. check runs before that, and again when the
-// thread's number cannot become another's.
-func (c Call) seized(check, do func() error) error {
-	done := make(chan error)
-	go func() {
-		// A tracer is a thread. Keep this one locked: when it ends, so does everything that it
-		// traces.
-		runtime.LockOSThread()
-		done <- c.seize(check, do)
-	}()
-	return <-done
-}
-
-func (c Call) seize(check, do func() error) error {
-	if err := check(); err != nil {
+// seize runs do while the thread of a call is seized. check runs before that, and again when the
+// thread's number cannot become another's; both unless the attempt is late, because the caller's alive is
+// not to be called any more then. It needs a thread of its own, whose end ends what it traces.
+func (c Call) seize(a *attempt, check, do func() error) error {
+	if err := a.unlessLate(check); err != nil {
 		return err
 	}
 	if err := unix.PtraceSeize(c.TID); err != nil {
 		return fmt.Errorf("seize (is it being traced?): %w", err)
 	}
-	if err := check(); err != nil {
+	if err := a.unlessLate(check); err != nil {
 		return err // the end of this thread detaches it
 	}
 	if err := c.interrupt(); err != nil {
