@@ -210,6 +210,142 @@ func TestEngineFails(t *testing.T) {
 	}
 }
 
+// A suspend fails, and while it is undone the GPUs or the engine do not answer for a moment: the container
+// runs on.
+func TestUndoTriesAgain(t *testing.T) {
+	silent := fmt.Errorf("a moment: %w", enforce.ErrUnavailable)
+	for _, what := range []string{"memory", "inspect", "unpause"} {
+		for _, last := range []string{"lock", "checkpoint", "freeze"} { // the step that fails, of the second process
+			if what == "unpause" && last != "freeze" {
+				continue // it is not paused yet
+			}
+			t.Run(what+", "+last, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := checkpointtest.NewMachine(1000 * mib)
+					first, second := m.Start("c", 300*mib), m.Start("c", 300*mib)
+					s := newSwapper(t, m, stateDir(t))
+					var mu sync.Mutex
+					left, failed := 3, false
+					fails := func(call string) bool {
+						mu.Lock()
+						defer mu.Unlock()
+						if call != what || !failed || left == 0 {
+							return false
+						}
+						left--
+						return true
+					}
+					m.Engine.FailWith(func(call, _ string) error {
+						if fails(call) {
+							return silent
+						}
+						return nil
+					})
+					m.Break(func(_ context.Context, step string, pid int) (error, bool) {
+						_, frozen := m.Engine.Paused("c")
+						if step == last && pid == second || last == "freeze" && step == "memory" && frozen && !failed {
+							mu.Lock()
+							defer mu.Unlock()
+							failed = true
+							return checkpoint.NotReady, false
+						}
+						if fails(step) {
+							return checkpoint.Unknown, false
+						}
+						return nil, true
+					})
+					_, err := s.Suspend(t.Context(), "c", "c", "test")
+					check(t, err, enforce.ErrUndone)
+					if left > 0 {
+						t.Errorf("%d calls were to fail yet", left)
+					}
+					if m.StateOf(first) != checkpoint.Running || m.StateOf(second) != checkpoint.Running {
+						t.Errorf("states %s %s", m.StateOf(first), m.StateOf(second))
+					}
+					runs(t, m, "c")
+				})
+			})
+		}
+	}
+}
+
+// What is silent for ever ends the undoing after its limit.
+func TestUndoEndsAtItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := checkpointtest.NewMachine(1000 * mib)
+		m.Start("c", 100*mib)
+		s := newSwapper(t, m, stateDir(t))
+		failed := false
+		m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+			failed = failed || step == "checkpoint"
+			if failed && (step == "checkpoint" || step == "memory") {
+				return checkpoint.Unknown, false
+			}
+			return nil, true
+		})
+		began := time.Now()
+		_, err := s.Suspend(t.Context(), "c", "c", "test")
+		check(t, err, enforce.ErrStuck)
+		if took := time.Since(began); took < time.Minute || took > 5*time.Minute {
+			t.Errorf("it ended after %v", took)
+		}
+		m.Break(nil)
+		_, err = s.Resume(t.Context(), "c", nil)
+		bringBack(t, m, s, err)
+	})
+}
+
+// Another container's restore takes long. The limit of what waits for it begins afterwards.
+func TestLimitBeginsAfterOthersRestore(t *testing.T) {
+	for _, undo := range []bool{false, true} {
+		t.Run(fmt.Sprintf("undo %v", undo), func(t *testing.T) {
+			t.Parallel() // a bubble's time does not go on while somebody waits for a mutex
+			const step = 700 * time.Millisecond
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.Start("slow", 100*mib)
+			pid := m.Start("c", 100*mib)
+			o := m.Options(t, stateDir(t))
+			o.StepTimeout, o.MinRate = step, 1<<60 // the limit is three steps
+			s, err := checkpoint.New(o)
+			check(t, err, nil)
+			_, err = s.Suspend(t.Context(), "slow", "slow", "test")
+			check(t, err, nil)
+			if !undo {
+				_, err = s.Suspend(t.Context(), "c", "c", "test")
+				check(t, err, nil)
+			}
+			begun := make(chan struct{})
+			var once sync.Once
+			m.Break(func(ctx context.Context, name string, of int) (error, bool) {
+				switch {
+				case name == "restore" && of != pid:
+					once.Do(func() { close(begun); time.Sleep(4 * step) })
+				case name == "checkpoint":
+					return checkpoint.Unknown, false
+				case ctx.Err() != nil:
+					return late(ctx), false
+				}
+				return nil, true
+			})
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				_, _ = s.Resume(context.Background(), "slow", nil)
+			}()
+			<-begun
+			if undo {
+				_, err = s.Suspend(t.Context(), "c", "c", "test")
+				check(t, err, enforce.ErrUndone)
+			} else {
+				_, err = s.Resume(t.Context(), "c", nil)
+				check(t, err, nil)
+			}
+			runs(t, m, "c")
+			<-over
+		})
+	}
+}
+
 // The engine says that a swapped container is gone, as another one than that which paused it does, and
 // the kernel has it frozen: it comes back.
 func TestGoneByTheEngineAlone(t *testing.T) {

@@ -22,7 +22,7 @@ type Processes interface {
 	// Of returns the processes of a container, by host PID. It MUST return an error where it may have
 	// missed one.
 	Of(containerID string) ([]int, error)
-	// Stat reads one process. The error wraps fs.ErrNotExist when it is gone.
+	// Stat reads one process. The error wraps fs.ErrNotExist when all its threads have ended.
 	Stat(pid int) (Stat, error)
 	// HostFree returns how many bytes a process of a container may still take, within the host's memory
 	// without the bytes that are promised to others, and within the limits of its control groups; why
@@ -131,31 +131,83 @@ func (p *Proc) search(containerID string) ([]int, error) {
 	return pids, nil
 }
 
-// Stat implements Processes.
+// Stat implements Processes. The first thread of a process may end while others go on (pthread_exit in
+// main): such a process lives, and they tell whether it is stopped or traced.
 func (p *Proc) Stat(pid int) (Stat, error) {
-	line, err := os.ReadFile(filepath.Join(p.Path, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return Stat{}, gone(err)
+	dir := filepath.Join(p.Path, strconv.Itoa(pid))
+	first, err := threadOf(dir)
+	if err != nil || !first.ended {
+		return first.Stat, err
 	}
-	// The name in brackets may hold anything; the state is the first field after it,
-	// the start the 20th.
+	// Threads start others and end while we read. All have ended only if we have seen as many as there
+	// were before.
+	for range 10 {
+		if first, err = threadOf(dir); err != nil {
+			return Stat{}, err
+		}
+		tasks, err := os.ReadDir(filepath.Join(dir, "task"))
+		if err != nil {
+			return Stat{}, gone(err)
+		}
+		s, lives, ended := Stat{Start: first.Start}, false, 0
+		for _, task := range tasks {
+			t, err := threadOf(filepath.Join(dir, "task", task.Name()))
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+			case err != nil:
+				return Stat{}, err
+			case t.ended:
+				ended++
+			default:
+				lives = true
+				s.Stopped, s.Traced = s.Stopped || t.Stopped, s.Traced || t.Traced
+			}
+		}
+		switch {
+		case lives:
+			return s, nil
+		case ended >= first.threads:
+			return Stat{}, fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
+		}
+	}
+	return Stat{}, fmt.Errorf("process %d: its threads change while they are read", pid)
+}
+
+// thread is what a folder of proc says of a process's first thread, or of any one.
+type thread struct {
+	Stat
+	ended   bool
+	threads int // of its process; one that has ended counts until its parent, or its tracer, has noticed
+}
+
+func threadOf(dir string) (thread, error) {
+	line, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return thread{}, gone(err)
+	}
+	// The name in brackets may hold anything; the state is the first field after it, the number of
+	// threads the 18th, the start the 20th.
 	fields := strings.Fields(string(line[bytes.LastIndexByte(line, ')')+1:]))
 	if len(fields) < 20 {
-		return Stat{}, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, line)
+		return thread{}, fmt.Errorf("%s/stat cannot be read: %q", dir, line)
 	}
-	if fields[0] == "Z" || fields[0] == "X" {
-		return Stat{}, fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
+	threads, err := strconv.Atoi(fields[17])
+	if err != nil {
+		return thread{}, fmt.Errorf("%s/stat: %w", dir, err)
 	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
-		return Stat{}, fmt.Errorf("process %d: %w", pid, err)
+		return thread{}, fmt.Errorf("%s/stat: %w", dir, err)
 	}
-	status, err := os.ReadFile(filepath.Join(p.Path, strconv.Itoa(pid), "status"))
+	if fields[0] == "Z" || fields[0] == "X" {
+		return thread{Stat: Stat{Start: start}, ended: true, threads: threads}, nil
+	}
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
-		return Stat{}, gone(err)
+		return thread{}, gone(err)
 	}
 	tracer, _ := field(string(status), "TracerPid:")
-	return Stat{Start: start, Stopped: fields[0] == "T", Traced: tracer != 0}, nil
+	return thread{Stat: Stat{Start: start, Stopped: fields[0] == "T", Traced: tracer != 0}, threads: threads}, nil
 }
 
 // gone maps all errors of a process that ended while it was read to one.

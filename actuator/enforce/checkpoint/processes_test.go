@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // tree writes files below a new folder; @ in a text stands for the folder.
@@ -205,4 +206,99 @@ func TestStat(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
+}
+
+// A program whose main thread ends (pthread_exit) lives as long as another thread of it: what is on record
+// of it stands until then.
+func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
+	check(t, os.WriteFile(source, []byte(`#include <pthread.h>
+#include <unistd.h>
+static void *work(void *unused) { char c; read(0, &c, 1); return 0; }
+int main(void)
+{
+	pthread_t thread;
+	pthread_create(&thread, 0, work, 0);
+	pthread_exit(0);
+}
+`), 0o600), nil)
+	if out, err := exec.Command("cc", "-w", "-pthread", "-o", program, source).CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
+		needtest.Compiler.Skip(t, err)
+	} else if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command(program)
+	end, err := cmd.StdinPipe()
+	check(t, err, nil)
+	check(t, cmd.Start(), nil)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := cmd.Process.Pid
+	p := &checkpoint.Proc{Path: "/proc"}
+	await := func(what string, is func(checkpoint.Stat, error) bool) checkpoint.Stat {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+			s, err := p.Stat(pid)
+			if is(s, err) {
+				return s
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("it is not %s: %+v, %v", what, s, err)
+			}
+		}
+	}
+	before := await("begun", func(_ checkpoint.Stat, err error) bool { return err == nil })
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		check(t, err, nil)
+		if strings.Contains(string(line), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("its first thread goes on: %s", line)
+		}
+	}
+	if s, err := p.Stat(pid); err != nil || s != (checkpoint.Stat{Start: before.Start}) || s.Start == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	check(t, syscall.Kill(pid, syscall.SIGSTOP), nil)
+	await("stopped", func(s checkpoint.Stat, err error) bool { return err == nil && s.Stopped })
+	check(t, syscall.Kill(pid, syscall.SIGCONT), nil)
+	await("continued", func(s checkpoint.Stat, err error) bool { return err == nil && !s.Stopped })
+	check(t, end.Close(), nil)
+	await("gone", func(_ checkpoint.Stat, err error) bool { return errors.Is(err, fs.ErrNotExist) })
+}
+
+// A process has ended once all its threads have. One that cannot be read may go on.
+func TestThreadsThatCannotBeRead(t *testing.T) {
+	stat := func(state string, threads int) string {
+		return fmt.Sprintf("7 (a) b) %s%s %d 0 99 0\n", state, strings.Repeat(" 0", 16), threads)
+	}
+	unknown := errors.New("not known")
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  error
+	}{
+		"it goes on":                     {map[string]string{"7/stat": stat("S", 1), "7/status": ""}, nil},
+		"it has one, and that has ended": {map[string]string{"7/stat": stat("Z", 1), "7/task/7/stat": stat("Z", 1)}, fs.ErrNotExist},
+		"all have ended": {map[string]string{"7/stat": stat("Z", 2), "7/task/7/stat": stat("Z", 2),
+			"7/task/8/stat": stat("X", 2)}, fs.ErrNotExist},
+		"the second goes on": {map[string]string{"7/stat": stat("Z", 2), "7/task/7/stat": stat("Z", 2),
+			"7/task/8/stat": stat("D", 2), "7/task/8/status": ""}, nil},
+		"the second is not seen": {map[string]string{"7/stat": stat("Z", 2), "7/task/7/stat": stat("Z", 2)}, unknown},
+		"the second ends while it is read": {map[string]string{"7/stat": stat("Z", 2), "7/task/7/stat": stat("Z", 2),
+			"7/task/8/x": ""}, unknown},
+		"the second cannot be read": {map[string]string{"7/stat": stat("Z", 2), "7/task/7/stat": stat("Z", 2),
+			"7/task/8/stat": "7 (a) S"}, unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := (&checkpoint.Proc{Path: tree(t, tt.files)}).Stat(7)
+			switch {
+			case tt.want == unknown && (err == nil || errors.Is(err, fs.ErrNotExist)):
+				t.Errorf("%+v, %v; want another error", s, err)
+			case tt.want != unknown && !errors.Is(err, tt.want), err == nil && s.Start != 99:
+				t.Errorf("%+v, %v; want %v", s, err, tt.want)
+			}
+		})
+	}
 }

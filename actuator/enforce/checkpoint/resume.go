@@ -29,17 +29,16 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.undoLimit(rec))
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	if rec.Stage == enforce.Suspending {
 		// A former actuator may have died with a lock or a pause under way.
 		rec.Doubtful = true
-		if err := enforce.Sleep(work, s.o.Settle); err != nil {
+		if err := enforce.Sleep(ctx, s.o.Settle); err != nil {
 			return result, err
 		}
 	}
 	defer s.forgetPromise(id)
-	err = s.bringBack(work, &rec, room, &result)
+	_, err = s.inTurn(ctx, s.undoLimit(rec), &rec, room, &result)
 	switch {
 	case err == nil:
 		return result, s.records.remove(rec)
@@ -50,8 +49,20 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 	return result, errors.Join(fmt.Errorf("container %s is %w: %w", rec.Container, enforce.ErrStuck, err), s.records.put(rec))
 }
 
+// inTurn is bringBack, once no other container is being restored. That may take as long as a limit, so
+// this one's begins then. took is without the wait.
+func (s *Swapper) inTurn(ctx context.Context, limit time.Duration, rec *Record, room func(map[string]uint64) error, result *enforce.SwapResult) (took time.Duration, err error) {
+	s.restoring.Lock()
+	defer s.restoring.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	began := s.o.Now()
+	err = s.bringBack(ctx, rec, room, result)
+	return s.o.Now().Sub(began), err
+}
+
 // bringBack makes the container run, from any state of its processes. It returns nil if the
-// container runs or has ended. It touches only what is on record.
+// container runs or has ended. It touches only what is on record. The caller holds restoring.
 func (s *Swapper) bringBack(ctx context.Context, rec *Record, room func(map[string]uint64) error, result *enforce.SwapResult) error {
 	status, err := s.o.Pauser.Status(ctx, rec.ContainerID)
 	switch {
@@ -60,8 +71,6 @@ func (s *Swapper) bringBack(ctx context.Context, rec *Record, room func(map[stri
 	case err != nil:
 		return err
 	}
-	s.restoring.Lock()
-	defer s.restoring.Unlock()
 	if err := s.room(ctx, *rec, room); err != nil {
 		return err
 	}

@@ -61,14 +61,22 @@ func (s *Swapper) Suspend(ctx context.Context, id, container, reason string) (en
 	return result, s.undo(ctx, &rec, err)
 }
 
-// undo reverts a suspend and returns why.
+// undo reverts a suspend and returns why. The engine or the GPUs may not answer for a moment, and the
+// container would stand meanwhile: it tries again, within its limit.
 func (s *Swapper) undo(ctx context.Context, rec *Record, cause error) error {
 	// Not the caller's context: it may be what ended, and this must be tried.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.undoLimit(*rec))
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	rec.Doubtful = rec.Doubtful || errors.Is(cause, ErrHelper)
-	var undone enforce.SwapResult
-	err := s.bringBack(ctx, rec, nil, &undone)
+	var err error
+	for left, wait := s.undoLimit(*rec), 50*time.Millisecond; left > 0; wait = min(2*wait, time.Second) {
+		var took time.Duration
+		took, err = s.inTurn(ctx, left, rec, nil, new(enforce.SwapResult))
+		if !errors.Is(err, enforce.ErrUnavailable) {
+			break
+		}
+		_ = enforce.Sleep(ctx, wait) // this context does not end
+		left -= took + wait
+	}
 	if err == nil {
 		if err = s.records.remove(*rec); err == nil {
 			return fmt.Errorf("%w: %w", enforce.ErrUndone, cause)
