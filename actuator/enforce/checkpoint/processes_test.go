@@ -294,9 +294,9 @@ func TestThreadsThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := (&checkpoint.Proc{Path: tree(t, tt.files)}).Stat(7)
 			switch {
-			case tt.want == unknown && (err == nil || errors.Is(err, fs.ErrNotExist)):
+			case errors.Is(tt.want, unknown) && (err == nil || errors.Is(err, fs.ErrNotExist)):
 				t.Errorf("%+v, %v; want another error", s, err)
-			case tt.want != unknown && !errors.Is(err, tt.want), err == nil && s.Start != 99:
+			case !errors.Is(tt.want, unknown) && !errors.Is(err, tt.want), err == nil && s.Start != 99:
 				t.Errorf("%+v, %v; want %v", s, err, tt.want)
 			}
 		})
