@@ -380,13 +380,7 @@ func (s *stackRun) token(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
-		answer, err := s.http.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, answer.Body)
-		return answer.StatusCode
+		return s.status(t, req)
 	}
 	if code := post("0123456789abcdef0123456789abcdef"); code != http.StatusUnauthorized {
 		t.Errorf("a wrong token: %d", code)
@@ -399,6 +393,18 @@ func (s *stackRun) token(t *testing.T) {
 	if code := post(strings.TrimSpace(string(token))); code != http.StatusOK {
 		t.Errorf("the token: %d", code)
 	}
+}
+
+// status is that of the answer to a request.
+func (s *stackRun) status(t *testing.T, req *http.Request) int {
+	t.Helper()
+	answer, err := s.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
 }
 
 // password: without it nobody acts by way of Alertmanager, which has the token.
@@ -414,13 +420,7 @@ func (s *stackRun) password(t *testing.T) {
 		if password != "" {
 			req.SetBasicAuth("laxity", password)
 		}
-		answer, err := s.http.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, answer.Body)
-		return answer.StatusCode
+		return s.status(t, req)
 	}
 	for _, wrong := range []string{"", "0123456789abcdef0123456789abcdef"} {
 		if code := post("Stranger", "pause", wrong); code != http.StatusUnauthorized {

@@ -32,7 +32,7 @@ func EngineFile(stateDir string) string { return filepath.Join(stateDir, "engine
 // actuator from starting.
 func ChangeEngine(ctx context.Context, stateDir string, c engine.Choice, j *journal.Journal, log *slog.Logger) error {
 	c, _ = c.Resolve(engine.This)
-	former, ok, err := recordedEngine(stateDir)
+	former, ok, err := RecordedEngine(stateDir)
 	if err != nil {
 		log.Error("nobody knows which container engine the former actuator used; if that was another one, what it left paused there stays paused: unpause it by that engine, as docker unpause and ctr task resume do",
 			"file", EngineFile(stateDir), "now", c.String(), "err", err)
@@ -91,8 +91,8 @@ func RecordEngine(stateDir string, c engine.Choice) error {
 	return replace.Changed(EngineFile(stateDir), append(text, '\n'), 0o600)
 }
 
-// recordedEngine returns the engine of the last actuator; false if it is not on record.
-func recordedEngine(stateDir string) (c engine.Choice, ok bool, err error) {
+// RecordedEngine returns the engine of the last actuator; false if it is not on record.
+func RecordedEngine(stateDir string) (c engine.Choice, ok bool, err error) {
 	text, err := os.ReadFile(EngineFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, nil
@@ -162,7 +162,7 @@ func (e *engines) decide() (c engine.Choice, how string, decided bool) {
 		}
 		return c, how, true
 	}
-	c, ok, err := recordedEngine(e.o.StateDir)
+	c, ok, err := RecordedEngine(e.o.StateDir)
 	if ok {
 		c, why := c.Here(engine.This)
 		if how = "the last actuator used it (" + EngineFile(e.o.StateDir) + ")"; why != "" {

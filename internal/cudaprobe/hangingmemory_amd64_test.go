@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -110,29 +110,11 @@ int main(int argc, char **argv)
 // A program whose memory nobody can reach, because a thread of it maps a file on a server that is down, does
 // not keep the guard from answering others. What was given up changes nothing once the server answers.
 func TestMemoryThatHangsIsGivenUp(t *testing.T) {
-	dir := t.TempDir()
-	source, program, file := filepath.Join(dir, "hangs.c"), filepath.Join(dir, "hangs"), filepath.Join(dir, "file")
-	for name, text := range map[string]string{source: hangsInMmap, file: ""} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := exec.Command("cc", "-w", "-pthread", "-o", program, source).CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
-		needtest.Compiler.Skip(t, err)
-	} else if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	cmd := exec.Command(program, file)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	said, err := cmd.StdoutPipe()
-	if err != nil {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	pid, said := startGroup(t, cudatest.Compile(t, hangsInMmap), file)
 	var number uint64
 	var server int
 	if _, err := fmt.Fscan(said, &number, &server); errors.Is(err, io.EOF) {
@@ -140,8 +122,6 @@ func TestMemoryThatHangsIsGivenUp(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	pid := cmd.Process.Pid
-
 	at := waitsAt(t, pid)
 	c := Call{PID: pid, TID: pid, entry: at[1], stack: at[0]}
 	denies, shows := &MemoryGuard{proc: "/proc"}, &MemoryGuard{proc: "/proc"}

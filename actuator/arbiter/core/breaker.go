@@ -72,6 +72,9 @@ func (b *breaker) judge(now time.Time, c config.Config, held, managed int) (open
 // heldByUs counts the containers that we hold of our own accord or for an alert. A person who pauses all of them knows
 // what for: released, they would be paused again a minute later, and so on.
 func (k *Core) heldByUs() (n int) {
+	if len(k.holds.byID) == 0 {
+		return 0
+	}
 	asked := map[string]bool{} // by a person
 	for _, l := range k.leases.Leases() {
 		if l.Wish == lease.Pause && l.By != "" && l.By != byLimit {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
-	"github.com/laxity/laxity/internal/needtest"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
 // tree writes files below a new folder; @ in a text stands for the folder.
@@ -211,9 +211,7 @@ func TestStat(t *testing.T) {
 // A program whose main thread ends (pthread_exit) lives as long as another thread of it: what is on record
 // of it stands until then.
 func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
-	check(t, os.WriteFile(source, []byte(`#include <pthread.h>
+	cmd := exec.Command(cudatest.Compile(t, `#include <pthread.h>
 #include <unistd.h>
 static void *work(void *unused) { char c; read(0, &c, 1); return 0; }
 int main(void)
@@ -222,13 +220,7 @@ int main(void)
 	pthread_create(&thread, 0, work, 0);
 	pthread_exit(0);
 }
-`), 0o600), nil)
-	if out, err := exec.Command("cc", "-w", "-pthread", "-o", program, source).CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
-		needtest.Compiler.Skip(t, err)
-	} else if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	cmd := exec.Command(program)
+`))
 	end, err := cmd.StdinPipe()
 	check(t, err, nil)
 	check(t, cmd.Start(), nil)

@@ -54,6 +54,18 @@ func Build(t testing.TB) Built {
 	return b
 }
 
+// Compile compiles a program of the test's own from its text, into a folder that is removed when the test ends.
+func Compile(t testing.TB, source string) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compile(t, "-w", "-pthread", "-o", program, file)
+	return program
+}
+
 // RecordName returns a guard's name that no other test uses at the same time: it names a folder of
 // pinned maps.
 func RecordName(t testing.TB) string {
@@ -72,7 +84,7 @@ func compile(t testing.TB, args ...string) {
 		}
 		return
 	}
-	needtest.Compiler.Skip(t, "needs a C compiler (cc, gcc or clang) for the stand-in of libcuda")
+	needtest.Compiler.Skip(t, "needs a C compiler (cc, gcc or clang)")
 }
 
 // Program is a running program that calls the library.

@@ -2,11 +2,8 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -41,12 +38,14 @@ func chooseEngine(choice engines.Choice, stateDirs []string, m engines.Machine) 
 	}
 	var unread error
 	for _, dir := range stateDirs {
-		recorded, err := readEngine(undo.EngineFile(dir))
+		recorded, ok, err := undo.RecordedEngine(dir)
+		if ok && !slices.Contains(engines.Kinds[1:], recorded.Kind) {
+			err = fmt.Errorf("it names the engine %q", recorded.Kind)
+		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			unread = errors.Join(unread, err)
-		default:
+			unread = errors.Join(unread, fmt.Errorf("%s cannot be read: %w", undo.EngineFile(dir), err))
+		case ok:
 			recorded, why := recorded.Here(m)
 			how = "the last actuator used it (" + undo.EngineFile(dir) + ")"
 			if why != "" {
@@ -60,21 +59,6 @@ func chooseEngine(choice engines.Choice, stateDirs []string, m engines.Machine) 
 		how = fmt.Sprintf("%s (%v)", how, unread)
 	}
 	return chosen, how
-}
-
-// readEngine reads an actuator's record of its engine.
-func readEngine(path string) (c engines.Choice, err error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return c, err
-	}
-	if err = json.Unmarshal(text, &c); err == nil && !slices.Contains(engines.Kinds[1:], c.Kind) {
-		err = fmt.Errorf("it names the engine %q", c.Kind)
-	}
-	if err != nil {
-		return engines.Choice{}, fmt.Errorf("%s cannot be read: %w", path, err)
-	}
-	return c, nil
 }
 
 // judgeChoice says why an engine was taken, where that was not a person's choice.
